@@ -1,4 +1,4 @@
-"""Scikit-learn's handwritten digits (1797 images of 8 x 8, shipped inside the package), split once and batched alike."""
+"""Scikit-learn's handwritten digits: 1797 images of 8 x 8, shipped inside the package, split once, batched alike."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ import optax
 import torch
 from runs import LEARNING_RATE, MOMENTUM
 from torch import Tensor
-
 from torch_jax_interop import flax_to_torch
 
 Variables = dict[str, Any]

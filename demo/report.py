@@ -34,7 +34,7 @@ def table(pairs: Sequence[Pair]) -> Table:
         result.add_column(column, justify="right" if column else "left", no_wrap=True)
     for pair in pairs:
         result.add_row(
-            *_row(pair.bridge, f"{pair.slowdown:.2f}", f"{max(pair.deviations):.1e}", f"{pair.bound:.1e}"), style="bold"
+            *_row(pair.bridge, f"{pair.slowdown:.2f}", f"{max(pair.deviations):.1e}", f"{pair.bound:.0e}"), style="bold"
         )
         result.add_row(*_row(pair.twin, "1", "", ""), end_section=True)
     return result

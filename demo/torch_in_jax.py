@@ -9,7 +9,6 @@ import optax
 import torch
 from runs import LEARNING_RATE, MOMENTUM
 from torch import Tensor, nn
-
 from torch_jax_interop import load_jax_params, torch_module_to_jax, torch_to_jax
 
 Params = tuple[jax.Array, ...]
