@@ -1,7 +1,7 @@
 """Zero-copy conversion of tensors, arrays and nested containers between PyTorch and JAX."""
 
+from ._collate import collate as collate
 from ._convert import jax_to_torch as jax_to_torch
-from ._convert import shares_memory as shares_memory
 from ._convert import torch_to_jax as torch_to_jax
 from ._errors import DeviceError as DeviceError
 from ._errors import GradientError as GradientError
@@ -13,6 +13,7 @@ from ._errors import TreeDepthError as TreeDepthError
 from ._errors import UnsupportedDtypeError as UnsupportedDtypeError
 from ._errors import UnsupportedKindError as UnsupportedKindError
 from ._errors import ValueRangeError as ValueRangeError
+from ._memory import shares_memory as shares_memory
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "UnsupportedDtypeError",
     "UnsupportedKindError",
     "ValueRangeError",
+    "collate",
     "jax_to_torch",
     "shares_memory",
     "torch_to_jax",

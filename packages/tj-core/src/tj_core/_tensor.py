@@ -1,0 +1,189 @@
+"""One tensor becomes one array.
+
+NOTE [What a shared tensor must pass]
+    ``detach()``: the capsule must hold a TensorImpl of its own. ``tensor.data = ...`` and ``tensor.set_()`` let go of
+    the memory under an array that was exported from the tensor itself.
+    ``numpy()``: refuses conjugate and negative bits, wrapped and sparse tensors, anything but CPU; and it marks the
+    storage as not resizable, so that a later ``resize_()`` is an error of torch's, not freed memory under the array.
+    Address: 0 where there is no memory (functionalized tensors), else a multiple of 64, or JAX copies it in the
+    background while torch may already write to it.
+    Dense and permuted at most, which JAX checks itself; some versions read permuted memory wrongly.
+Whatever does not pass takes the slow path, which finds out why: copies what can be copied and names what cannot.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ._cuda import import_cuda
+from ._devices import as_jax_device, jax_device_of
+from ._dtypes import ROW_OF_TORCH, TORCH_TO_JAX, WIDE, reason_refused
+from ._errors import PrecisionLossWarning, SharingError, UnsupportedDtypeError, ValueRangeError
+from ._exchange import EXCHANGE
+from ._kinds import cannot_share, refused_tensor
+from ._layouts import ALIGNMENT, fresh, why_not_shared
+
+# numpy() has no bfloat16 and float8: another view of the same memory pins the storage just as well.
+_PINNED_AS = {torch.bfloat16: torch.int16} | {
+    d: torch.uint8 for d, row in ROW_OF_TORCH.items() if row.passage == "bits"
+}
+_warned = False
+
+
+def tensor_to_array(tensor: torch.Tensor) -> jax.Array:
+    """The array over the memory of ``tensor`` where that can be, over a finished copy where not."""
+    try:
+        detached = tensor.detach()
+        dtype = detached.dtype
+        if dtype in EXCHANGE.shared_dtypes or (dtype in WIDE and jax.config.jax_enable_x64):
+            shared = _share(detached, EXCHANGE.cpu)
+            if shared is not None:
+                return shared
+    except Exception:  # the slow path finds the reason, or another way
+        pass
+    return convert_tensor(tensor, None, None)
+
+
+def _share(detached: torch.Tensor, device: jax.Device) -> jax.Array | None:
+    """See NOTE [What a shared tensor must pass]; None or an exception where it does not."""
+    pinned_as = _PINNED_AS.get(detached.dtype)
+    (detached if pinned_as is None else detached.view(pinned_as)).numpy()
+    address = detached.data_ptr()
+    if address % ALIGNMENT or not (EXCHANGE.permuted or detached.is_contiguous()):
+        return None
+    if not address and detached.numel():
+        return None
+    return EXCHANGE.take(EXCHANGE.to_capsule(detached), device, None)
+
+
+def convert_tensor(tensor: torch.Tensor, device: Any, copy: bool | None) -> jax.Array:
+    """The complete conversion: every kind of tensor, a target device, and the wish to share or not to."""
+    EXCHANGE.ready()
+    error = refused_tensor(tensor)
+    if error is not None:
+        raise error
+    # A tensor that is not wrapped is a constant to whatever torch is tracing or transforming around us.
+    with _disable_current_modes(), temporarily_clear_interpreter_stack():
+        return _convert(_plain(tensor), device, copy)
+
+
+def _convert(plain: torch.Tensor, device: Any, copy: bool | None) -> jax.Array:
+    target = jax_device_of(plain.device) if device is None else as_jax_device(device)
+    row = ROW_OF_TORCH.get(plain.dtype)
+    if plain.dtype not in TORCH_TO_JAX or row is None:
+        raise _refused_dtype(plain.dtype)
+    if plain.dtype in WIDE and not jax.config.jax_enable_x64:
+        if copy is False:
+            raise cannot_share(f"{plain.dtype} becomes {WIDE[plain.dtype]} while jax_enable_x64 is off")
+        plain, copy = _narrow(plain), None
+    return _place(plain, target, copy)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor without its gradient and its subclass."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.detach().as_subclass(torch.Tensor)
+
+
+def _refused_dtype(dtype: torch.dtype) -> UnsupportedDtypeError:
+    name = str(dtype).removeprefix("torch.")
+    return UnsupportedDtypeError(
+        f"value: a tensor of dtype {dtype} cannot become a JAX array: {reason_refused(name)}; convert it with .to() first"
+    )
+
+
+# ---- 64 bits while jax_enable_x64 is off
+
+
+def _narrow(tensor: torch.Tensor) -> torch.Tensor:
+    narrow = WIDE[tensor.dtype]
+    if tensor.is_floating_point() or tensor.is_complex():
+        _warn_once(tensor.dtype, narrow)
+    elif not _fits(tensor):
+        raise ValueRangeError(
+            f"value: a tensor of {tensor.dtype} holds values that do not fit {narrow}, the widest integer that JAX has "
+            'while 64 bits are off; switch them on with jax.config.update("jax_enable_x64", True)'
+        )
+    return tensor.resolve_neg().to(narrow)
+
+
+def _fits(tensor: torch.Tensor) -> bool:
+    if tensor.numel() == 0:
+        return True
+    if tensor.dtype == torch.uint64:
+        return not bool((tensor.view(torch.int64) >> 32).any())
+    low, high = tensor.aminmax()
+    return bool(low >= -(2**31)) and bool(high < 2**31)
+
+
+def _warn_once(wide: torch.dtype, narrow: torch.dtype) -> None:
+    global _warned
+    if _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"{wide} becomes {narrow}, because JAX has no 64-bit types while jax_enable_x64 is off; to keep the precision, "
+        'call jax.config.update("jax_enable_x64", True) first. This is said once per process.',
+        PrecisionLossWarning,
+        stacklevel=2,
+    )
+
+
+# ---- placement
+
+
+def _place(tensor: torch.Tensor, target: Any, copy: bool | None) -> jax.Array:
+    on_cpu = isinstance(target, jax.Device) and target.platform == "cpu"
+    if on_cpu and tensor.device.type != "cpu":
+        if copy is False:
+            raise _other_memory(tensor, target)
+        tensor = tensor.cpu()
+    home = target if on_cpu else jax_device_of(tensor.device)
+    array = _import(tensor, home, copy)
+    if target in (home, array.sharding):
+        return array
+    if copy is False:
+        raise _other_memory(tensor, target)
+    # The transfer reads torch's memory: it is over before torch may write there again.
+    with jax.ensure_compile_time_eval():
+        return jax.block_until_ready(jax.device_put(array, target))
+
+
+def _other_memory(tensor: torch.Tensor, target: Any) -> SharingError:
+    return cannot_share(f"the tensor is on {tensor.device} and device={target} has other memory")
+
+
+def _import(tensor: torch.Tensor, device: jax.Device, copy: bool | None) -> jax.Array:
+    if TORCH_TO_JAX[tensor.dtype] not in EXCHANGE.shared_numpy_dtypes:
+        return _import_bits(tensor, device, copy)
+    if tensor.device.type == "cuda":
+        return import_cuda(tensor, device, copy)
+    if copy is not True:
+        array = _try_share(tensor, device)
+        if array is not None:
+            return array
+        if copy is False:
+            raise cannot_share(why_not_shared(tensor))
+    return EXCHANGE.take(EXCHANGE.to_capsule(fresh(tensor)), device, None)
+
+
+def _try_share(tensor: torch.Tensor, device: jax.Device) -> jax.Array | None:
+    try:
+        return _share(tensor, device)
+    except Exception:  # not shareable: the caller copies, or says why not
+        return None
+
+
+def _import_bits(tensor: torch.Tensor, device: jax.Device, copy: bool | None) -> jax.Array:
+    """For dtypes that both have but the exchange protocol of the installed versions does not."""
+    if copy is False:
+        raise cannot_share(f"the installed versions cannot exchange {tensor.dtype} by reference")
+    array = _import(fresh(tensor).view(torch.uint8), device, None)
+    with jax.ensure_compile_time_eval():
+        return jax.block_until_ready(jax.lax.bitcast_convert_type(array, TORCH_TO_JAX[tensor.dtype]))
