@@ -295,9 +295,11 @@ class Vjp:
 
 @cache
 def _load_forward_formulas() -> None:
-    # torch.func.jvp scripts a few decompositions when it is first used, and torch 2.15 warns about torch.jit.script.
+    # torch.func.jvp scripts a few decompositions when it is first used, and torch warns about torch.jit.script: 2.13 by
+    # a DeprecationWarning, 2.15 by a FutureWarning.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
         torch.func.jvp(torch.sin, (torch.zeros(()),), (torch.zeros(()),))
 
 
