@@ -17,7 +17,7 @@ from ._devices import as_torch_device, torch_device_of
 from ._dtypes import JAX_TO_TORCH, reason_refused
 from ._errors import UnsupportedDtypeError
 from ._exchange import EXCHANGE
-from ._kinds import cannot_share, deleted_error, key_error, sharded_error, tracer_error
+from ._kinds import cannot_share, deleted_error, is_key, key_error, sharded_error, tracer_error
 
 # Shardings seen to be one CPU device of this process, which need no further look. As many as there are such devices
 # and kinds of memory, and never more than this.
@@ -58,7 +58,7 @@ def _local(array: Any) -> jax.Array:
     """The single-device array that stands for ``array``; raises for what has none."""
     if isinstance(array, jax.core.Tracer):
         raise tracer_error(array)
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if is_key(array):
         raise key_error(array)
     if array.is_deleted():
         raise deleted_error()

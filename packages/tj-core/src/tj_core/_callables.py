@@ -158,9 +158,12 @@ class _Severed(torch.autograd.Function):
         )
 
 
+_apply_severed: Callable[..., torch.Tensor] = _Severed.apply
+
+
 def _severed(name: str, result: Any, tensors: list[torch.Tensor]) -> Any:
     def sever(leaf: torch.Tensor) -> torch.Tensor:
         differentiable = leaf.is_floating_point() or leaf.is_complex()
-        return _Severed.apply(name, leaf, *tensors) if differentiable else leaf  # type: ignore[no-any-return]
+        return _apply_severed(name, leaf, *tensors) if differentiable else leaf
 
     return _map_leaves(torch.Tensor, sever, result)

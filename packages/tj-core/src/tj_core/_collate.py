@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,11 @@ def _stack_numpy_scalars(batch: Sequence[np.generic], *, collate_fn_map: Any = N
     return torch.as_tensor(np.stack(batch))
 
 
-_MAP = {jax.Array: _stack_arrays, **default_collate_fn_map, np.generic: _stack_numpy_scalars}
+_MAP: dict[type | tuple[type, ...], Callable[..., Any]] = {
+    jax.Array: _stack_arrays,
+    **default_collate_fn_map,
+    np.generic: _stack_numpy_scalars,
+}
 
 
 def collate(batch: Sequence[Any], /) -> Any:

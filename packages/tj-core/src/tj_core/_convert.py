@@ -44,7 +44,7 @@ def torch_to_jax(value: Any, /, *, device: Any = None, copy: bool | None = None)
     Raises:
         SharingError: ``copy=False`` and the memory cannot be shared.
         UnsupportedDtypeError: JAX has no such dtype.
-        UnsupportedKindError: a sparse, nested, quantized, meta or fake tensor, or one inside a ``torch.func`` transform.
+        UnsupportedKindError: a sparse, nested, quantized, meta or fake tensor, or one that ``torch.func`` has wrapped.
         ValueRangeError: an integer does not fit 32 bits while ``jax_enable_x64`` is off.
         DeviceError: JAX does not have the device.
         TreeDepthError: the containers are nested too deeply or contain themselves.

@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import torch
+import torch.utils.dlpack
 
 from ._kinds import cannot_share
 from ._layouts import fresh, why_not_shared
@@ -31,8 +32,7 @@ class _OnStream:
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
         with torch.cuda.device(self.tensor.device):
             if stream is not None:
-                external = torch.cuda.ExternalStream(stream, device=self.tensor.device)
-                self.tensor.record_stream(external)  # type: ignore[no-untyped-call]
+                self.tensor.record_stream(torch.cuda.ExternalStream(stream, device=self.tensor.device))
             return self.tensor.__dlpack__(stream=stream)
 
     def __dlpack_device__(self) -> tuple[Any, int]:
@@ -50,16 +50,21 @@ def import_cuda(tensor: torch.Tensor, device: jax.Device, copy: bool | None) -> 
             return array
         if copy is False:
             raise cannot_share(why_not_shared(tensor))
-    return jax.dlpack.from_dlpack(_OnStream(fresh(tensor)), device=device)
+    return _take(fresh(tensor), device)
 
 
 def _try_share(tensor: torch.Tensor, device: jax.Device) -> jax.Array | None:
     if tensor.is_conj() or tensor.is_neg() or not _is_dense(tensor):
         return None
     try:
-        return jax.dlpack.from_dlpack(_OnStream(tensor), device=device)
+        return _take(tensor, device)
     except (RuntimeError, BufferError, ValueError):
         return None
+
+
+def _take(tensor: torch.Tensor, device: jax.Device) -> jax.Array:
+    array: jax.Array = jax.dlpack.from_dlpack(_OnStream(tensor), device=device)
+    return array
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -69,4 +74,4 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 def export_cuda(array: jax.Array) -> torch.Tensor:
     """The tensor over the memory of an array on a GPU; see NOTE [Ready before use, done before reuse]."""
-    return torch.from_dlpack(array)
+    return torch.utils.dlpack.from_dlpack(array)

@@ -24,7 +24,7 @@ _INSTALL = {
 
 def _local_devices(platform: str) -> list[jax.Device]:
     try:
-        return jax.local_devices(backend=platform)
+        return list(jax.local_devices(backend=platform))
     except RuntimeError as error:
         raise DeviceError(f"device: no {platform} device in JAX. {_INSTALL[platform]}") from error
 

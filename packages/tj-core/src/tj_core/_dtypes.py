@@ -77,12 +77,7 @@ def _torch_dtype(name: str) -> torch.dtype | None:
 
 def _numpy_dtype(name: str) -> np.dtype[np.generic] | None:
     scalar = getattr(jax.numpy, name, None)
-    if scalar is None:
-        return None
-    try:
-        return np.dtype(getattr(scalar, "dtype", scalar))
-    except TypeError:
-        return None
+    return None if scalar is None else np.dtype(scalar)
 
 
 # Only names that the installed versions know.

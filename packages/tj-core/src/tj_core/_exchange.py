@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 import torch
+import torch.utils.dlpack
 
 from ._devices import default_cpu_device
 from ._dtypes import ROW_OF_TORCH, TORCH_TO_JAX, WIDE
@@ -38,7 +39,7 @@ def _public() -> Functions:
         to_capsule=lambda tensor: tensor,
         take=lambda tensor, device, _: jax.dlpack.from_dlpack(tensor, device=device),
         give=lambda array: array,
-        from_capsule=torch.from_dlpack,
+        from_capsule=torch.utils.dlpack.from_dlpack,
     )
 
 

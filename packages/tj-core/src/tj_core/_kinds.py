@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # in no __all__
 
 from ._errors import SharingError, UnsupportedKindError
 
@@ -53,7 +55,7 @@ TENSOR_KINDS: tuple[Kind, ...] = (
         _class_named("torch.distributed", "AsyncCollectiveTensor"), "a pending collective", "call .wait() on it first"
     ),
     Kind(
-        lambda t: isinstance(t, torch.nn.parameter.UninitializedTensorMixin),
+        lambda t: isinstance(t, UninitializedTensorMixin),
         "an uninitialized parameter of a lazy module",
         "run the module once so that its shapes are known",
     ),
@@ -85,10 +87,15 @@ def refused_tensor(tensor: torch.Tensor) -> UnsupportedKindError | None:
 def tracer_error(tracer: Any) -> UnsupportedKindError:
     """The error for a traced JAX value, which has no values yet."""
     return UnsupportedKindError(
-        f"value: {type(tracer).__name__} of {tracer.aval.str_short()} is a value that JAX is still tracing (inside jit, "
-        "grad, vmap, ...) and has no memory to share; to call torch there, wrap the torch function with "
+        f"value: {type(tracer).__name__} of {tracer.aval.str_short()} is a value that JAX is still tracing (inside "
+        "jit, grad, vmap, ...) and has no memory to share; to call torch there, wrap the torch function with "
         "tj_jaxify.torch_function_to_jax, or the module with tj_jaxify.torch_module_to_jax"
     )
+
+
+def is_key(array: Any) -> bool:
+    """Whether the array holds typed PRNG keys (or another dtype of JAX's own making)."""
+    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
 
 
 def key_error(array: Any) -> UnsupportedKindError:

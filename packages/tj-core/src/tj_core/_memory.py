@@ -8,7 +8,7 @@ import jax
 import torch
 
 from ._errors import UnsupportedKindError
-from ._kinds import deleted_error, key_error, refused_tensor, tracer_error
+from ._kinds import deleted_error, is_key, key_error, refused_tensor, tracer_error
 
 
 def shares_memory(tensor: torch.Tensor, array: jax.Array, /) -> bool:
@@ -56,7 +56,7 @@ def _span_of_tensor(tensor: torch.Tensor) -> tuple[int, int]:
 def _spans_of_array(array: Any) -> list[tuple[int, int]]:
     if isinstance(array, jax.core.Tracer):
         raise tracer_error(array)
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if is_key(array):
         raise key_error(array)
     if array.is_deleted():
         raise deleted_error()

@@ -1,14 +1,15 @@
 """One tensor becomes one array.
 
 NOTE [What a shared tensor must pass]
-    ``detach()``: the capsule must hold a TensorImpl of its own. ``tensor.data = ...`` and ``tensor.set_()`` let go of
-    the memory under an array that was exported from the tensor itself.
-    ``numpy()``: refuses conjugate and negative bits, wrapped and sparse tensors, anything but CPU; and it marks the
-    storage as not resizable, so that a later ``resize_()`` is an error of torch's, not freed memory under the array.
-    Address: 0 where there is no memory (functionalized tensors), else a multiple of 64, or JAX copies it in the
-    background while torch may already write to it.
-    Dense and permuted at most, which JAX checks itself; some versions read permuted memory wrongly.
-Whatever does not pass takes the slow path, which finds out why: copies what can be copied and names what cannot.
+    A TensorImpl of its own in the capsule (``.data``): ``tensor.data = ...`` and ``tensor.set_()`` let go of the memory
+    under an array that was exported from the tensor itself.
+    A storage that cannot be resized (pinned, as by ``tensor.numpy()``): a later ``resize_()`` is then torch's error,
+    where it would free the memory under the array.
+    An address: 0 where there is no memory (fake and functionalized tensors; wrapped and sparse ones raise), else a
+    multiple of 64, or JAX copies it in the background while torch may already write to it.
+    No conjugate and no negative bit, which the exchange drops in silence.
+    Dense and permuted at most, which JAX checks itself; but some versions read permuted memory wrongly.
+Whatever does not pass takes the complete conversion, which copies what can be copied and names what cannot cross.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from ._exchange import EXCHANGE
 from ._kinds import cannot_share, refused_tensor
 from ._layouts import ALIGNMENT, fresh, why_not_shared
 
-# numpy() has no bfloat16 and float8: another view of the same memory pins the storage just as well.
 _PINNED_AS = {torch.bfloat16: torch.int16} | {
     d: torch.uint8 for d, row in ROW_OF_TORCH.items() if row.passage == "bits"
 }
@@ -39,27 +39,32 @@ _warned = False
 def tensor_to_array(tensor: torch.Tensor) -> jax.Array:
     """The array over the memory of ``tensor`` where that can be, over a finished copy where not."""
     try:
-        detached = tensor.detach()
-        dtype = detached.dtype
-        if dtype in EXCHANGE.shared_dtypes or (dtype in WIDE and jax.config.jax_enable_x64):
-            shared = _share(detached, EXCHANGE.cpu)
-            if shared is not None:
-                return shared
-    except Exception:  # the slow path finds the reason, or another way
+        dtype = tensor.dtype
+        if dtype in EXCHANGE.shared_dtypes or (dtype in WIDE and jax.config.read("jax_enable_x64")):
+            array = _share(tensor, EXCHANGE.cpu)
+            if array is not None:
+                return array
+    except Exception:  # the complete conversion finds the reason, or another way
         pass
     return convert_tensor(tensor, None, None)
 
 
-def _share(detached: torch.Tensor, device: jax.Device) -> jax.Array | None:
+def _share(tensor: torch.Tensor, device: jax.Device) -> jax.Array | None:
     """See NOTE [What a shared tensor must pass]; None or an exception where it does not."""
-    pinned_as = _PINNED_AS.get(detached.dtype)
-    (detached if pinned_as is None else detached.view(pinned_as)).numpy()
-    address = detached.data_ptr()
-    if address % ALIGNMENT or not (EXCHANGE.permuted or detached.is_contiguous()):
+    data = tensor.data
+    address = data.data_ptr()
+    suits = (address or not data.numel()) and not address % ALIGNMENT and data.is_cpu
+    if not suits or data.is_neg() or data.is_conj() or not (EXCHANGE.permuted or data.is_contiguous()):
         return None
-    if not address and detached.numel():
-        return None
-    return EXCHANGE.take(EXCHANGE.to_capsule(detached), device, None)
+    if data.untyped_storage().resizable():
+        _pin(data)
+    return EXCHANGE.take(EXCHANGE.to_capsule(data), device, None)
+
+
+def _pin(data: torch.Tensor) -> None:
+    # numpy() has no bfloat16 and no float8, but any view pins the storage.
+    view = _PINNED_AS.get(data.dtype)
+    (data if view is None else data.view(view)).numpy()
 
 
 def convert_tensor(tensor: torch.Tensor, device: Any, copy: bool | None) -> jax.Array:
@@ -78,7 +83,7 @@ def _convert(plain: torch.Tensor, device: Any, copy: bool | None) -> jax.Array:
     row = ROW_OF_TORCH.get(plain.dtype)
     if plain.dtype not in TORCH_TO_JAX or row is None:
         raise _refused_dtype(plain.dtype)
-    if plain.dtype in WIDE and not jax.config.jax_enable_x64:
+    if plain.dtype in WIDE and not jax.config.read("jax_enable_x64"):
         if copy is False:
             raise cannot_share(f"{plain.dtype} becomes {WIDE[plain.dtype]} while jax_enable_x64 is off")
         plain, copy = _narrow(plain), None
@@ -94,7 +99,8 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 def _refused_dtype(dtype: torch.dtype) -> UnsupportedDtypeError:
     name = str(dtype).removeprefix("torch.")
     return UnsupportedDtypeError(
-        f"value: a tensor of dtype {dtype} cannot become a JAX array: {reason_refused(name)}; convert it with .to() first"
+        f"value: a tensor of dtype {dtype} cannot become a JAX array: {reason_refused(name)}; "
+        "convert it with .to() first"
     )
 
 
@@ -152,7 +158,8 @@ def _place(tensor: torch.Tensor, target: Any, copy: bool | None) -> jax.Array:
         raise _other_memory(tensor, target)
     # The transfer reads torch's memory: it is over before torch may write there again.
     with jax.ensure_compile_time_eval():
-        return jax.block_until_ready(jax.device_put(array, target))
+        moved: jax.Array = jax.device_put(array, target)
+    return moved.block_until_ready()
 
 
 def _other_memory(tensor: torch.Tensor, target: Any) -> SharingError:
@@ -186,4 +193,5 @@ def _import_bits(tensor: torch.Tensor, device: jax.Device, copy: bool | None) ->
         raise cannot_share(f"the installed versions cannot exchange {tensor.dtype} by reference")
     array = _import(fresh(tensor).view(torch.uint8), device, None)
     with jax.ensure_compile_time_eval():
-        return jax.block_until_ready(jax.lax.bitcast_convert_type(array, TORCH_TO_JAX[tensor.dtype]))
+        same_bits: jax.Array = jax.lax.bitcast_convert_type(array, TORCH_TO_JAX[tensor.dtype])
+    return same_bits.block_until_ready()

@@ -107,9 +107,14 @@ def _unflatten_dataclass(template: _Template, children: Sequence[Any]) -> Any:
     return new
 
 
+def _flatten_namedtuple(value: Any) -> tuple[Sequence[Any], Hashable]:
+    cls: Hashable = type(value)
+    return value, cls
+
+
 _JAX = Node(_flatten_jax, lambda treedef, children: treedef.unflatten(children))
 _TORCH = Node(_flatten_torch, lambda spec, children: torch_pytree.tree_unflatten(list(children), spec.value))
-_NAMEDTUPLE = Node(lambda v: (v, type(v)), lambda cls, children: cls._make(children))
+_NAMEDTUPLE = Node(_flatten_namedtuple, lambda cls, children: cls._make(children))
 _DATACLASS = Node(_flatten_dataclass, _unflatten_dataclass)
 
 

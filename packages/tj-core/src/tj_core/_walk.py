@@ -1,13 +1,14 @@
 """The walk over a tree that rebuilds it with converted leaves.
 
 NOTE [One tensor, one array]
-    A leaf met twice is converted once, so what was shared inside a tree is shared afterwards (tied weights). The memo
-    keeps each leaf alive: some containers make their children anew when taken apart, and a dead one's id comes again.
+    A leaf met twice is converted once, so what was shared inside a tree is shared afterwards (tied weights). Leaves
+    are told apart by id, which holds while they live: children that a container makes anew when it is taken apart are
+    kept until the walk is over, or a dead one's id might come again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._tree import node_of, too_deep
@@ -16,13 +17,17 @@ Convert = Callable[[Any], Any]
 
 
 class Walk:
-    """One walk: ``classes`` are converted by ``convert``, containers rebuilt, and all else is left to ``other``."""
+    """One walk: ``classes`` are converted by ``convert``, containers rebuilt, and all else is left to ``other``.
 
-    __slots__ = ("_classes", "_convert", "_memo", "_other")
+    See NOTE [One tensor, one array].
+    """
+
+    __slots__ = ("_classes", "_convert", "_kept", "_memo", "_other")
 
     def __init__(self, classes: frozenset[type], convert: Convert, other: Convert) -> None:
         self._classes, self._convert, self._other = classes, convert, other
-        self._memo: dict[int, tuple[Any, Any]] = {}
+        self._memo: dict[int, Any] = {}
+        self._kept: list[Sequence[Any]] = []
 
     def __call__(self, value: Any) -> Any:
         try:
@@ -33,20 +38,24 @@ class Walk:
     def _visit(self, value: Any) -> Any:
         cls = type(value)
         if cls in self._classes:
-            return self._once(value, self._convert)
+            result = self._memo.get(id(value))
+            if result is None:
+                result = self._memo[id(value)] = self._convert(value)
+            return result
+        visit = self._visit
         if cls is dict:
-            visit = self._visit
             return {key: visit(child) for key, child in value.items()}
+        if cls is list or cls is tuple:
+            return cls([visit(child) for child in value])
+        return self._visit_other(value)
+
+    def _visit_other(self, value: Any) -> Any:
         node = node_of(value)
         if node is None:
-            return self._once(value, self._other)
+            result = self._memo.get(id(value))
+            if result is None:
+                result = self._memo[id(value)] = self._other(value)
+            return result
         children, context = node.flatten(value)
+        self._kept.append(children)
         return node.unflatten(context, [self._visit(child) for child in children])
-
-    def _once(self, leaf: Any, convert: Convert) -> Any:
-        known = self._memo.get(id(leaf))
-        if known is not None:
-            return known[1]
-        result = convert(leaf)
-        self._memo[id(leaf)] = (leaf, result)
-        return result
