@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,19 +11,22 @@ import jax
 import torch
 from torch.autograd import forward_ad
 
+# jax.config makes its options attributes of its own while it runs.
+_config: Any = jax.config
+
 
 def enable_x64(enabled: bool) -> AbstractContextManager[Any]:
     """``jax_enable_x64`` inside a ``with`` block, for this thread."""
     context: Any = getattr(jax, "enable_x64", None)
-    if context is None:
-        from jax.experimental import enable_x64 as context
+    if context is None:  # before jax 0.8
+        context = importlib.import_module("jax.experimental").enable_x64
     result: AbstractContextManager[Any] = context(enabled)
     return result
 
 
 def x64_enabled() -> bool:
     """Whether JAX keeps 64-bit dtypes now, in this thread."""
-    return bool(jax.config.jax_enable_x64)
+    return bool(_config.jax_enable_x64)
 
 
 def _never_plain() -> bool:

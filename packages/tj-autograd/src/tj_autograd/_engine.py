@@ -55,7 +55,7 @@ class Call:
         self.meta, self.opaque = out.meta, out.opaque
         self.smooth, self.total = len(out.smooth), len(out.smooth) + len(out.rest)
         if out.opaque:  # See NOTE [No computation outlives its call].
-            jax.block_until_ready(out.opaque)
+            jax.block_until_ready(out.opaque)  # type: ignore[no-untyped-call]
         return to_torch(out.smooth + out.rest)
 
     def derived(self, flat: Flat, tensors: Tensors) -> Tensors:
@@ -83,7 +83,7 @@ def apply(call: Call, tensors: Tensors) -> Tensors:
     if torch.is_grad_enabled() and is_plain():
         mask = tuple([t.requires_grad for t in tensors])
         call.mask = mask if True in mask else None
-    result: Tensors = JaxCall.apply(call, *tensors)
+    result: Tensors = JaxCall.apply(call, *tensors)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -96,7 +96,7 @@ class JaxCall(torch.autograd.Function):
     """``(call, *tensors) -> tensors``."""
 
     @staticmethod
-    def forward(call: Call, *tensors: torch.Tensor) -> Tensors:  # type: ignore[override]
+    def forward(call: Call, *tensors: torch.Tensor) -> Tensors:
         return call.run(tensors)
 
     @staticmethod

@@ -32,6 +32,7 @@ class JaxFunction:
     ) -> None:
         self.__wrapped__: Callable[..., Any]
         functools.update_wrapper(self, fn, updated=())
+        self._name: str = getattr(fn, "__qualname__", "")
         self._fn, self._has_aux, self._scalar = fn, has_aux, scalar
         self._static = (static_argnums, static_argnames)
         self._signature = Signature(fn, static_argnums, static_argnames)
@@ -67,15 +68,16 @@ class JaxFunction:
         return self
 
     def __reduce__(self) -> Any:
-        if self._is_global():  # a decorated function: the name now leads to this object
-            return self.__qualname__
+        if _lookup(getattr(self, "__module__", ""), self._name) is self:  # a decorated function: its name leads here
+            return self._name
         return JaxFunction, (self._fn, self._has_aux, *self._static, self._scalar)
 
-    def _is_global(self) -> bool:
-        found: Any = sys.modules.get(getattr(self, "__module__", ""))
-        for name in getattr(self, "__qualname__", "").split("."):
-            found = getattr(found, name, None)
-        return found is self
+
+def _lookup(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def jax_function_to_torch(

@@ -57,10 +57,11 @@ def find(module: torch.nn.Module, path: Path) -> Any:
     *branches, last = path
     for branch in branches:
         module = module._modules[branch]  # type: ignore[assignment]
-    tensor = module._parameters.get(last)
-    if tensor is None:
-        tensor = module._buffers.get(last)
-    return getattr(module, last) if tensor is None else tensor
+    for registry in (module._parameters, module._buffers):
+        tensor = registry.get(last)
+        if tensor is not None:
+            return tensor
+    return getattr(module, last)
 
 
 class WrappedJaxFunction(torch.nn.Module):
@@ -138,7 +139,7 @@ class WrappedJaxFunction(torch.nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         self._rename_positional(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _rename_positional(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Give positional names, if that is what the checkpoint has, the names of the paths."""

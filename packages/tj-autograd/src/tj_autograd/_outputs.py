@@ -27,7 +27,9 @@ class Outputs(NamedTuple):
 
 
 jax.tree_util.register_pytree_node(
-    Outputs, lambda out: (out[:3], out.meta), lambda meta, children: Outputs(*children, meta)
+    Outputs,
+    lambda out: (out[:3], out.meta),
+    lambda meta, arrays: Outputs(*arrays, meta),  # type: ignore[call-arg]
 )
 
 

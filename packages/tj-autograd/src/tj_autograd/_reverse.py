@@ -31,7 +31,7 @@ class Plan:
 
     def __init__(self, treedef: Any, sources: tuple[Source, ...], mask: Mask, out: Arrays) -> None:
         self.treedef, self.sources, self.mask = treedef, sources, mask
-        self.avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in out)
+        self.avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in out)  # type: ignore[no-untyped-call]
         self.arrays, self.outputs = self._places("array"), self._places("output")
         self.backward = lru_cache(CACHE_SIZE)(self._backward)
 
@@ -52,7 +52,7 @@ class Plan:
 
     def _pullback(self, constants: Constants, saved: Arrays, opaque: Constants) -> Pullback:
         first, second = len(self.arrays), len(self.arrays) + len(self.outputs)
-        tables = {
+        tables: dict[str, Any] = {
             "array": dict(zip(self.arrays, saved[:first], strict=True)),
             "output": dict(zip(self.outputs, saved[first:second], strict=True)),
             "residual": saved[second:],
@@ -73,7 +73,11 @@ class Forward(NamedTuple):
     plan: Plan
 
 
-jax.tree_util.register_pytree_node(Forward, lambda f: (f[:3], f.plan), lambda plan, children: Forward(*children, plan))
+jax.tree_util.register_pytree_node(
+    Forward,
+    lambda forward: (forward[:3], forward.plan),
+    lambda plan, arrays: Forward(*arrays, plan),  # type: ignore[call-arg]
+)
 
 
 def forward(
@@ -127,7 +131,8 @@ def value_and_gradient(smooth: Arrays, pullback: Pullback) -> Pullback:
             f"jax_function: a scalar function returns one real number of shape (), and this one returned {found}; "
             "take the mean or the sum, or use WrappedJaxFunction"
         )
-    return jax.tree_util.Partial(_scaled, pullback((jnp.ones_like(smooth[0]),)))
+    gradients = pullback((jnp.ones_like(smooth[0]),))
+    return jax.tree_util.Partial(_scaled, gradients)  # type: ignore[no-untyped-call]
 
 
 def _scaled(gradients: Arrays, cotangents: Arrays) -> Arrays:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,17 +20,17 @@ from ._errors import TreeDepthError
 
 
 class Node(NamedTuple):
-    """How one type of container is taken apart (children, context) and rebuilt from context and new children."""
+    """How one type of container is taken apart (children, context) and rebuilt from (hashable) context and new children."""
 
-    flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
+    flatten: Callable[[Any], tuple[Sequence[Any], Any]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
 
 
-def _flatten_mapping(value: dict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
+def _flatten_mapping(value: dict[Any, Any]) -> tuple[Sequence[Any], Any]:
     return tuple(value.values()), tuple(value)
 
 
-def _flatten_defaultdict(value: defaultdict[Any, Any]) -> tuple[Sequence[Any], Hashable]:
+def _flatten_defaultdict(value: defaultdict[Any, Any]) -> tuple[Sequence[Any], Any]:
     return tuple(value.values()), (value.default_factory, tuple(value))
 
 
@@ -63,11 +63,11 @@ class _ByEquality:
         return hash(type(self.value))
 
 
-def _flatten_jax(value: Any) -> tuple[Sequence[Any], Hashable]:
+def _flatten_jax(value: Any) -> tuple[Sequence[Any], Any]:
     return jax.tree_util.tree_flatten(value, is_leaf=lambda x: x is not value)
 
 
-def _flatten_torch(value: Any) -> tuple[Sequence[Any], Hashable]:
+def _flatten_torch(value: Any) -> tuple[Sequence[Any], Any]:
     children, spec = torch_pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
     return children, _ByEquality(spec)
 
@@ -94,7 +94,7 @@ class _Template:
         return hash(self._key())
 
 
-def _flatten_dataclass(value: Any) -> tuple[Sequence[Any], Hashable]:
+def _flatten_dataclass(value: Any) -> tuple[Sequence[Any], Any]:
     names = _fields_of(value)
     return tuple(getattr(value, name) for name in names), _Template(value, names)
 
@@ -107,9 +107,8 @@ def _unflatten_dataclass(template: _Template, children: Sequence[Any]) -> Any:
     return new
 
 
-def _flatten_namedtuple(value: Any) -> tuple[Sequence[Any], Hashable]:
-    cls: Hashable = type(value)
-    return value, cls
+def _flatten_namedtuple(value: Any) -> tuple[Sequence[Any], Any]:
+    return value, type(value)
 
 
 _JAX = Node(_flatten_jax, lambda treedef, children: treedef.unflatten(children))

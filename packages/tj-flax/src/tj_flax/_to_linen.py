@@ -54,8 +54,8 @@ def torch_to_linen(module: torch.nn.Module) -> TorchModule:
     Returns:
         A ``flax.linen.Module``. ``init(key, *args)`` returns ``{"params": {...}}`` with the torch weights (the key is
         not used), nested by the names of torch: the parameter ``0.weight`` is ``variables["params"]["0"]["weight"]``,
-        in torch's layout. ``apply(variables, *args, **kwargs)`` takes and gives trees of arrays. It works under ``jit``,
-        ``grad``, ``vmap``, in a ``TrainState``, and as a submodule of a larger linen module. The arrays are copies. ::
+        in torch's layout. ``apply(variables, *args, **kwargs)`` takes and gives trees of arrays. It works under
+        ``jit``, ``grad``, ``vmap``, in a ``TrainState``, and as a submodule of a larger linen module. The arrays are copies. ::
 
             load_jax_params(module, flax.traverse_util.flatten_dict(variables["params"], sep="."))
 

@@ -55,7 +55,7 @@ class _Static:
 
 
 _COMPARED = frozenset({bool, int, float, complex, str, bytes, torch.Size, torch.dtype})
-_ARRAYS = (jax.Array, np.ndarray, np.generic)
+_NUMPY = (np.ndarray, np.generic)
 
 
 class _Tensor(NamedTuple):
@@ -108,10 +108,11 @@ class Jaxified:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], rng: Any = None) -> Any:
         leaves, treedef = core_tree.tree_flatten((args, kwargs))
-        dynamic = [isinstance(x, _ARRAYS) for x in leaves]
+        leaves = [jax.numpy.asarray(x) if isinstance(x, _NUMPY) else x for x in leaves]
+        dynamic = [isinstance(x, jax.Array) for x in leaves]
         row = tuple(self._key(i, x, d) for i, (x, d) in enumerate(zip(leaves, dynamic, strict=True)))
         traced = self._traced(treedef, row, seeded=rng is not None)
-        operands = [jax.numpy.asarray(x) for x, d in zip(leaves, dynamic, strict=True) if d]
+        operands = [x for x, d in zip(leaves, dynamic, strict=True) if d]
         if traced.call.seed is not None:
             operands.append(_seed(rng))
         return traced.rebuild(torch_call_p.bind(*operands, program=traced.call), operands)

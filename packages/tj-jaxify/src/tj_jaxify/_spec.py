@@ -52,14 +52,13 @@ class Spec(NamedTuple):
 
 
 def spec_of_array(array: Any, name: str) -> Spec:
-    """The spec of a JAX array, a tracer or a NumPy array; ``name`` is how messages call it."""
+    """The spec of a JAX array or a tracer; ``name`` is how messages call it."""
     dtype = array.dtype
     if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         raise core.UnsupportedKindError(
             f"{name}: a typed PRNG key has no torch counterpart; pass it as `rng=` to the function that "
             "torch_module_to_jax_with_buffers returns, or pass jax.random.key_data(key)"
         )
-    dtype = jax.dtypes.canonicalize_dtype(dtype)
     if dtype.name not in _TORCH:
         raise core.UnsupportedDtypeError(f"{name}: torch has no dtype for {dtype.name}; cast it with .astype first")
     return Spec(tuple(array.shape), _TORCH[dtype.name])
