@@ -1,0 +1,32 @@
+"""How the site is built. Run `nox -s docs`; the pages are beside this file."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "conformance" / "support"))
+
+from tjtest.packages import cells_in_markdown  # noqa: E402
+
+project = "torch-jax-interop"
+author = copyright = "the authors of torch-jax-interop"
+html_theme = "furo"
+html_title = "torch-jax-interop"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["substitution", "colon_fence"]
+myst_heading_anchors = 3
+myst_substitutions = {"supported_versions": cells_in_markdown()}
+
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints = "signature"
+napoleon_custom_sections = ["Returns"]  # prose, not "type: description"
+python_use_unqualified_type_names = True
+
+# Names that belong to others have their pages elsewhere; everything of our own must resolve.
+nitpick_ignore_regex = [
+    ("py:.*", r"(torch|jax|jaxlib|jnp|flax|nnx|linen|nn|numpy|np|optax|collections|typing|types|abc)(\..*)?"),
+    ("py:.*", r"\w+\._\w+.*"),
+    ("py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Sequence|Hashable|Literal|Tensor|Array|Module)"),
+]
