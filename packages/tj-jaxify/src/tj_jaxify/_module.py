@@ -223,9 +223,9 @@ def load_jax_params(model: nn.Module, params: Any, buffers: Any = None) -> None:
     >>> import torch
     >>> model = torch.nn.Linear(3, 2)
     >>> apply, params = torch_module_to_jax(model)
-    >>> load_jax_params(model, [p * 0 for p in params])
+    >>> load_jax_params(model, [p * 0 + 1 for p in params])
     >>> model.bias.tolist()
-    [0.0, 0.0]
+    [1.0, 1.0]
     """
     _check_module(model)
     own = [("params", params, dict(model.named_parameters()))]
