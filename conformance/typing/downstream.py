@@ -46,8 +46,13 @@ def train(kernel: jax.Array, x: torch.Tensor) -> torch.nn.Sequential:
     loss: torch.Tensor = WrappedJaxScalarFunction(predict, {"kernel": kernel})(x)
     loss.backward()
     optimizer.step()
-    function: Callable[..., Any] = jax_function_to_torch(predict, static_argnames="x")
-    return model if function else torch.nn.Sequential()
+    return model
+
+
+def differentiate(x: torch.Tensor) -> torch.Tensor:
+    function: Callable[..., Any] = jax_function_to_torch(jax.numpy.sin)
+    out: torch.Tensor = function(x)
+    return out
 
 
 def train_in_jax(model: torch.nn.Module, x: jax.Array) -> None:
