@@ -1,8 +1,9 @@
-"""The engine: one ``torch.autograd.Function`` over a flat JAX function.
+"""The engine: ``torch.autograd.Function``s over a flat JAX function.
 
-Its ``backward``, ``jvp`` and ``vmap`` are the same Function over ``jax.vjp``, ``jax.jvp`` and ``jax.vmap`` of that flat
-function, so ``torch.func``, forward mode and ``create_graph`` compose to any order. Plain reverse mode, the common
-case, goes through :mod:`._reverse` instead and costs one forward and one backward.
+The general one, :class:`JaxCall`, is closed under derivatives: its ``backward``, ``jvp`` and ``vmap`` apply it again
+over ``jax.vjp``, ``jax.jvp`` and ``jax.vmap`` of the flat function, so ``torch.func``, forward mode and
+``create_graph`` compose to any order. Plain reverse mode, the common case, takes :class:`PlainCall`, which computes
+forward and backward once each from the residuals of one trace, and hands over to the general one where more is asked.
 
 NOTE [No computation outlives its call]: JAX dispatches asynchronously, and the arrays made here share the memory of
 tensors that torch may write again as soon as control returns to it. Every output of a computation is turned into a
@@ -28,34 +29,35 @@ Tensors: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 
 
+def to_jax(tensors: Sequence[torch.Tensor]) -> Arrays:
+    return tuple([core.torch_to_jax(t) for t in tensors])
+
+
+def to_torch(arrays: Sequence[jax.Array]) -> Tensors:
+    return tuple([core.jax_to_torch(a) for a in arrays])
+
+
 class Call:
     """One call of a flat function: what goes in beside the tensors, and what comes out beside them."""
 
-    __slots__ = ("constants", "flat", "mask", "meta", "opaque", "plan", "residuals", "smooth", "total", "x64")
+    __slots__ = ("constants", "flat", "meta", "opaque", "smooth", "total", "x64")
 
     def __init__(self, flat: Flat, constants: Constants, x64: bool) -> None:
         self.flat, self.constants, self.x64 = flat, constants, x64
-        self.mask: Mask | None = None  # the inputs that plain reverse mode may be asked for
         self.meta: Any = None
         self.opaque: tuple[Any, ...] = ()
         self.smooth = self.total = 0  # how many outputs are differentiable, and how many there are
-        self.plan: Plan | None = None
-        self.residuals: tuple[Tensors, tuple[Any, ...]] = ((), ())
 
     def run(self, tensors: Tensors) -> Tensors:
         """Execute; the tensors are the smooth outputs, then the rest."""
-        arrays = to_jax(tensors)
-        if self.mask is None:
-            return self._take(self.flat.run(self.constants, arrays))
-        out, residuals, opaque, self.plan = self.flat.forward(self.mask)(self.constants, arrays)
-        self.residuals = to_torch(residuals), opaque
-        return self._take(out)
+        return self.take(self.flat.run(self.constants, to_jax(tensors)))
 
-    def _take(self, out: Outputs) -> Tensors:
+    def take(self, out: Outputs) -> Tensors:
+        """The outputs as tensors; the rest of ``out`` is kept here."""
         self.meta, self.opaque = out.meta, out.opaque
         self.smooth, self.total = len(out.smooth), len(out.smooth) + len(out.rest)
         if out.opaque:  # See NOTE [No computation outlives its call].
-            jax.block_until_ready(out.opaque)  # type: ignore[no-untyped-call]
+            jax.block_until_ready(out.opaque)
         return to_torch(out.smooth + out.rest)
 
     def derived(self, flat: Flat, tensors: Tensors) -> Tensors:
@@ -69,31 +71,39 @@ class Call:
         self.meta, self.opaque, self.smooth, self.total = call.meta, call.opaque, call.smooth, call.total
         return out
 
-
-def to_jax(tensors: Sequence[torch.Tensor]) -> Arrays:
-    return tuple([core.torch_to_jax(t) for t in tensors])
-
-
-def to_torch(arrays: Sequence[jax.Array]) -> Tensors:
-    return tuple([core.jax_to_torch(a) for a in arrays])
+    def precision(self) -> AbstractContextManager[Any]:
+        """The forward's ``jax_enable_x64``, which another thread or the end of a ``with`` block may have left."""
+        return nullcontext() if self.x64 == x64_enabled() else enable_x64(self.x64)
 
 
 def apply(call: Call, tensors: Tensors) -> Tensors:
-    """Run ``call`` with everything torch may ask of it afterwards."""
-    if torch.is_grad_enabled() and is_plain():
-        mask = tuple([t.requires_grad for t in tensors])
-        call.mask = mask if True in mask else None
-    result: Tensors = JaxCall.apply(call, *tensors)  # type: ignore[no-untyped-call]
+    """Run ``call`` with everything that torch may ask of it afterwards."""
+    if not tensors:
+        return call.run(tensors)
+    result: Tensors
+    if not is_plain():
+        result = JaxCall.apply(call, *tensors)  # type: ignore[no-untyped-call]
+        return result
+    mask = tuple([t.requires_grad for t in tensors])
+    if True not in mask or not torch.is_grad_enabled():
+        return call.run(tensors)
+    result = PlainCall.apply(call, mask, *tensors)  # type: ignore[no-untyped-call]
     return result
 
 
-def _precision(call: Call) -> AbstractContextManager[Any]:
-    """The forward's ``jax_enable_x64``, which another thread or the end of a ``with`` block may have left."""
-    return nullcontext() if call.x64 == x64_enabled() else enable_x64(call.x64)
+def _given(values: Sequence[torch.Tensor | None]) -> tuple[Mask, Tensors]:
+    """Which values are there, and those that are."""
+    return tuple([v is not None for v in values]), tuple([v for v in values if v is not None])
+
+
+def _spread(needed: Mask, gradients: Tensors, before: int) -> Gradients:
+    """The gradients at the places of ``needed``, after ``before`` arguments that have none."""
+    left = iter(gradients)
+    return (*[None] * before, *[next(left) if need else None for need in needed])
 
 
 class JaxCall(torch.autograd.Function):
-    """``(call, *tensors) -> tensors``."""
+    """``(call, *tensors) -> tensors``, under every transform of torch."""
 
     @staticmethod
     def forward(call: Call, *tensors: torch.Tensor) -> Tensors:
@@ -101,34 +111,26 @@ class JaxCall(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
-        call: Call = inputs[0]
-        tensors: Tensors = inputs[1:]
-        ctx.call = call
+        ctx.call, *tensors = inputs
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*output[call.smooth :])
+        ctx.mark_non_differentiable(*output[ctx.call.smooth :])
+        ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
-        if call.plan is None:
-            ctx.save_for_backward(*tensors)
-        else:
-            _save(ctx, call, call.plan, tensors, output)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         call: Call = ctx.call
         needed: Mask = tuple(ctx.needs_input_grad[1:])
-        present = tuple([c is not None for c in cotangents[: call.smooth]])
-        if not any(present):
+        present, given = _given(cotangents[: call.smooth])
+        if not given:
             return (None,) * (1 + len(needed))
-        given = tuple([c for c in cotangents[: call.smooth] if c is not None])
-        with _precision(call):
-            gradients = iter(_pull(ctx, needed, present, given))
-        return (None, *[next(gradients) if need else None for need in needed])
+        with call.precision():
+            return _spread(needed, call.derived(call.flat.vjp(needed, present), (*ctx.saved_tensors, *given)), 1)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: torch.Tensor | None) -> Gradients:
         call: Call = ctx.call
-        mask = tuple([t is not None for t in tangents[1:]])
-        given = tuple([t for t in tangents if t is not None])
+        mask, given = _given(tangents[1:])
         out = call.derived(call.flat.jvp(mask), (*ctx.saved_tensors, *given))
         return (*out, *[None] * (call.total - call.smooth))
 
@@ -138,21 +140,57 @@ class JaxCall(torch.autograd.Function):
         return out, (0,) * len(out)
 
 
-def _save(ctx: Any, call: Call, plan: Plan, tensors: Tensors, output: Tensors) -> None:
-    """Save for plain reverse mode; inputs that only a second derivative reads are kept beside it.
+class PlainCall(torch.autograd.Function):
+    """``(call, mask, *tensors) -> tensors`` for gradients of the tensors in ``mask``, while no transform is at work.
+
+    ``forward`` takes the context itself, as a Function with ``setup_context`` binds its arguments by inspection on
+    each call.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, mask: Mask, *tensors: torch.Tensor) -> Tensors:
+        out, residuals, opaque, plan = call.flat.forward(mask)(call.constants, to_jax(tensors))
+        output = call.take(out)
+        ctx.call, ctx.plan, ctx.opaque = call, plan, opaque
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[call.smooth :])
+        _save(ctx, plan, tensors, output, to_torch(residuals))
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
+        call: Call = ctx.call
+        needed: Mask = tuple(ctx.needs_input_grad[2:])
+        present, given = _given(cotangents[: call.smooth])
+        if not given:
+            return (None,) * (2 + len(needed))
+        saved: Tensors = ctx.saved_tensors  # raises if one was changed in place, or freed
+        with call.precision():
+            if torch.is_grad_enabled() or not is_plain():
+                flat = call.flat.vjp(needed, present)
+                return _spread(needed, call.derived(flat, (*_inputs(ctx, saved), *given)), 2)
+            backward = ctx.plan.backward(needed, present)
+            gradients = to_torch(backward(call.constants, to_jax(saved), ctx.opaque, to_jax(given)))
+        if not keeps_graph():
+            ctx.unread = ()
+        return _spread(needed, gradients, 2)
+
+
+def _save(ctx: Any, plan: Plan, tensors: Tensors, output: Tensors, residuals: Tensors) -> None:
+    """Save what ``plan`` reads; the inputs that only a second derivative reads are kept beside it.
 
     NOTE [Inputs the backward does not read]: torch refuses a backward when a saved tensor was changed in place. Inputs
     that the plan does not read must not be saved so, or adding to a tensor after ``x + y`` would be refused, and so
     would updating the buffers of a stateful module. ``create_graph`` reads them, and checks their version itself.
     """
-    residuals, call.residuals = call.residuals[0], ((), call.residuals[1])
     ctx.save_for_backward(*[tensors[i] for i in plan.arrays], *[output[i] for i in plan.outputs], *residuals)
     ctx.unread = [(i, t, t._version) for i, t in enumerate(tensors) if i not in plan.arrays]
 
 
-def _inputs(ctx: Any, plan: Plan, saved: Tensors) -> Tensors:
+def _inputs(ctx: Any, saved: Tensors) -> Tensors:
     """All inputs of the forward, from what :func:`_save` kept."""
-    inputs = dict(zip(plan.arrays, saved[: len(plan.arrays)], strict=True))
+    places = ctx.plan.arrays
+    inputs = dict(zip(places, saved[: len(places)], strict=True))
     for i, tensor, version in ctx.unread:
         if tensor._version != version:
             raise core.GradientError(
@@ -161,19 +199,3 @@ def _inputs(ctx: Any, plan: Plan, saved: Tensors) -> Tensors:
             )
         inputs[i] = tensor
     return tuple([inputs[i] for i in range(len(inputs))])
-
-
-def _pull(ctx: Any, needed: Mask, present: Mask, given: Tensors) -> Tensors:
-    """The gradients in ``needed`` for the cotangents ``given`` of the outputs that are ``present``."""
-    call: Call = ctx.call
-    saved: Tensors = ctx.saved_tensors  # raises if one was changed in place, or freed
-    if call.plan is None:
-        return call.derived(call.flat.vjp(needed, present), (*saved, *given))
-    if torch.is_grad_enabled() or not is_plain():
-        inputs = _inputs(ctx, call.plan, saved)
-        return call.derived(call.flat.vjp(needed, present), (*inputs, *given))
-    backward = call.plan.backward(needed, present)
-    gradients = backward(call.constants, to_jax(saved), call.residuals[1], to_jax(given))
-    if not keeps_graph():
-        ctx.unread = ()
-    return to_torch(gradients)

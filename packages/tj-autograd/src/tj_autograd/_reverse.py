@@ -31,7 +31,7 @@ class Plan:
 
     def __init__(self, treedef: Any, sources: tuple[Source, ...], mask: Mask, out: Arrays) -> None:
         self.treedef, self.sources, self.mask = treedef, sources, mask
-        self.avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in out)  # type: ignore[no-untyped-call]
+        self.avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in out)
         self.arrays, self.outputs = self._places("array"), self._places("output")
         self.backward = lru_cache(CACHE_SIZE)(self._backward)
 
@@ -132,7 +132,7 @@ def value_and_gradient(smooth: Arrays, pullback: Pullback) -> Pullback:
             "take the mean or the sum, or use WrappedJaxFunction"
         )
     gradients = pullback((jnp.ones_like(smooth[0]),))
-    return jax.tree_util.Partial(_scaled, gradients)  # type: ignore[no-untyped-call]
+    return jax.tree_util.Partial(_scaled, gradients)
 
 
 def _scaled(gradients: Arrays, cotangents: Arrays) -> Arrays:
