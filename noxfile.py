@@ -21,6 +21,8 @@ CURRENT = CELLS["current"]["python"]
 PACKAGES = ("tj_core", "tj_autograd", "tj_jaxify", "tj_func", "tj_flax", "torch_jax_interop")
 FRAMEWORKS = ("torch", "jax", "flax")
 VENDORED = (("tj_core",), ("tj_core", "tj_autograd"))
+#: What must hold wherever a package lies: what its import does, and what it shows.
+SLIM = ("conformance/isolation/test_slim.py", "conformance/isolation/test_public_api.py")
 
 # What pip is told by the environment, uv is told too: (pip's variable, uv's, uv's separator).
 FROM_PIP = (
@@ -123,7 +125,7 @@ def types(session: Session) -> None:
 def core_slim(session: Session, cell: str) -> None:
     """tj-core beside torch, jax and pytest, and nothing else."""
     install(session, *wheels("tj_core"), *frameworks(cell, ("torch", "jax")), groups=["slim"])
-    pytest(session, "conformance/core", "conformance/isolation", packages=["tj_core"])
+    pytest(session, "conformance/core", *SLIM, packages=["tj_core"])
 
 
 @nox.session(python=CURRENT)
@@ -135,7 +137,7 @@ def vendored(session: Session) -> None:
         vendor(packages, project)
         suites = [f"conformance/{package.removeprefix('tj_')}" for package in packages]
         env = {"TJ_PREFIX": "acme._vendor.", "PYTHONPATH": str(project)}
-        pytest(session, *suites, "conformance/isolation", packages=packages, **env)
+        pytest(session, *suites, *SLIM, packages=packages, **env)
 
 
 def vendor(packages: Iterable[str], project: Path) -> None:
