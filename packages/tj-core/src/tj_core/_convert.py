@@ -12,10 +12,8 @@ from ._array import array_to_tensor, convert_array
 from ._callables import jax_callable_to_torch, torch_callable_to_jax
 from ._devices import as_jax_device, as_torch_device
 from ._exchange import EXCHANGE
-from ._tensor import convert_tensor, tensor_to_array
+from ._tensor import PLAIN_CLASSES, convert_tensor, plain_to_array, tensor_to_array
 from ._walk import Walk
-
-_TENSOR_CLASSES: frozenset[type] = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def torch_to_jax(value: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -61,16 +59,16 @@ def torch_to_jax(value: Any, /, *, device: Any = None, copy: bool | None = None)
         ((3,), ('a', None))
     """
     if device is None and copy is None:
-        if type(value) in _TENSOR_CLASSES:
-            return tensor_to_array(value)
-        convert: Any = tensor_to_array
+        if type(value) in PLAIN_CLASSES:
+            return plain_to_array(value)
+        plain, convert = plain_to_array, tensor_to_array
     else:
         target = None if device is None else as_jax_device(device)
-        convert = partial(convert_tensor, device=target, copy=copy)
+        plain = convert = partial(convert_tensor, device=target, copy=copy)
     function = torch_callable_to_jax(value)
     if function is not None:
         return function
-    return Walk(_TENSOR_CLASSES, convert, partial(_other_to_jax, convert))(value)
+    return Walk(PLAIN_CLASSES, plain, partial(_other_to_jax, convert))(value)
 
 
 def _other_to_jax(convert: Any, leaf: Any) -> Any:

@@ -33,11 +33,19 @@ from ._layouts import ALIGNMENT, fresh, why_not_shared
 _PINNED_AS = {torch.bfloat16: torch.int16} | {
     d: torch.uint8 for d, row in ROW_OF_TORCH.items() if row.passage == "bits"
 }
+# Classes whose instances are their storage and nothing else; subclasses may be anything.
+PLAIN_CLASSES: frozenset[type] = frozenset({torch.Tensor, torch.nn.Parameter})
+
 _warned = False
 
 
 def tensor_to_array(tensor: torch.Tensor) -> jax.Array:
     """The array over the memory of ``tensor`` where that can be, over a finished copy where not."""
+    return plain_to_array(tensor) if type(tensor) in PLAIN_CLASSES else convert_tensor(tensor, None, None)
+
+
+def plain_to_array(tensor: torch.Tensor) -> jax.Array:
+    """The same for a tensor of the ``PLAIN_CLASSES``; the way that is to cost no more than the exchange."""
     try:
         dtype = tensor.dtype
         if dtype in EXCHANGE.shared_dtypes or (dtype in WIDE and jax.config.read("jax_enable_x64")):

@@ -20,7 +20,7 @@ from ._errors import TreeDepthError
 
 
 class Node(NamedTuple):
-    """How one type of container is taken apart (children, context) and rebuilt from (hashable) context and new children."""
+    """How one type of container is taken apart (children, context) and put together from a hashable context."""
 
     flatten: Callable[[Any], tuple[Sequence[Any], Any]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
