@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 import nox
 
@@ -36,7 +37,12 @@ for _pip, _uv, _separator in FROM_PIP:
         os.environ[_uv] = _separator.join(os.environ[_pip].split())
 
 Session = nox.Session
-CellFunction = Callable[[Session, str], None]
+
+
+class CellFunction(Protocol):
+    """A session that is given the name of a cell."""
+
+    def __call__(self, session: Session, cell: str) -> None: ...
 
 
 def per_cell(name: str, *, bare: bool = False) -> Callable[[CellFunction], CellFunction]:
@@ -49,14 +55,15 @@ def per_cell(name: str, *, bare: bool = False) -> Callable[[CellFunction], CellF
     def register(function: CellFunction) -> CellFunction:
         for cell, row in CELLS.items():
             is_current = cell == "current"
+            run = functools.partial(function, cell=cell)
+            functools.update_wrapper(run, function)
             nox.session(
-                functools.wraps(function)(functools.partial(function, cell=cell)),
                 name=name if bare and is_current else f"{name}({cell})",
                 python=row["python"],
                 tags=[cell],
                 default=is_current,
                 requires=["build"],
-            )
+            )(run)
         return function
 
     return register
@@ -117,7 +124,7 @@ def lint(session: Session) -> None:
 def types(session: Session) -> None:
     """Mypy, strict: the packages, and a user's file that exercises the public surface as installed."""
     install(session, *wheels(), *frameworks("current"), "optax", groups=["types"])
-    session.run("mypy", *(str(source(package)) for package in PACKAGES))
+    session.run("mypy", *(str(source(package).relative_to(ROOT)) for package in PACKAGES))
     session.run("mypy", "conformance/typing")
 
 

@@ -9,7 +9,7 @@ import jax
 @contextmanager
 def x64_mode(enabled: bool = True) -> Iterator[None]:
     """Set ``jax_enable_x64``, and put back what stood before."""
-    before = jax.config.jax_enable_x64
+    before = jax.config.values["jax_enable_x64"]
     jax.config.update("jax_enable_x64", enabled)
     try:
         yield

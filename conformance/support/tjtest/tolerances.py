@@ -38,8 +38,7 @@ def assert_close(actual: Any, expected: Any, *, check_dtype: bool = True) -> Non
     assert not check_dtype or names[0] == names[1], f"dtypes differ: {names[0]} and {names[1]}"
     assert tuple(actual.shape) == tuple(expected.shape), f"shapes differ: {actual.shape} and {expected.shape}"
     rtol, atol = max(TOLERANCES.get(name, EXACT) for name in names)
-    wide = [_widened(as_numpy(value)) for value in (actual, expected)]
-    np.testing.assert_allclose(*wide, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(_widened(actual), _widened(expected), rtol=rtol, atol=atol)
 
 
 def assert_equal(actual: Any, expected: Any) -> None:
@@ -49,7 +48,8 @@ def assert_equal(actual: Any, expected: Any) -> None:
     np.testing.assert_array_equal(as_numpy(actual), as_numpy(expected))
 
 
-def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _widened(value: torch.Tensor | jax.Array) -> np.ndarray[Any, Any]:
+    array = as_numpy(value)
     if array.dtype.kind in "biu":
         return array
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
