@@ -29,7 +29,7 @@ def x64_enabled() -> bool:
     return bool(_config.jax_enable_x64)
 
 
-def _never_plain() -> bool:
+def _never() -> bool:
     return False
 
 
@@ -37,8 +37,19 @@ def _keep_graph_unknown() -> bool:
     return True
 
 
+def _probe_old_batching() -> Callable[[], bool]:
+    """A test for the batching that is older than ``torch.func``; False where torch has lost it. See :mod:`._legacy`."""
+    try:
+        key: Any = torch._C._parse_dispatch_key("VmapMode")
+        included: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_included
+        included(key)
+    except (AttributeError, RuntimeError):
+        return _never
+    return lambda: included(key)
+
+
 def _probe_plain() -> Callable[[], bool]:
-    """A test that no transform of torch is at work: no functorch level, no dual level, no dispatch mode.
+    """A test that no transform of torch is at work: no functorch level, no old batching, no dual level, no mode.
 
     Without the private functions everything takes the general path, which is right under any of them.
     """
@@ -47,10 +58,10 @@ def _probe_plain() -> Callable[[], bool]:
         modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
         functorch(), modes(), forward_ad._current_level
     except AttributeError:
-        return _never_plain
+        return _never
 
     def plain() -> bool:
-        return not functorch() and forward_ad._current_level < 0 and not modes()
+        return not (functorch() or forward_ad._current_level >= 0 or modes() or in_old_batching())
 
     return plain
 
@@ -63,5 +74,6 @@ def _probe_keeps_graph() -> Callable[[], bool]:
     return _keep_graph_unknown if probe is None else probe
 
 
+in_old_batching: Callable[[], bool] = _probe_old_batching()
 is_plain: Callable[[], bool] = _probe_plain()
 keeps_graph: Callable[[], bool] = _probe_keeps_graph()

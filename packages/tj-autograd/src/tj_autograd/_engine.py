@@ -19,9 +19,10 @@ from typing import Any, TypeAlias
 import jax
 import torch
 
-from ._compat import enable_x64, is_plain, keeps_graph, x64_enabled
+from ._compat import enable_x64, in_old_batching, is_plain, keeps_graph, x64_enabled
 from ._core import core
 from ._flat import Flat
+from ._legacy import Peeled, is_batched, over_batch
 from ._outputs import Arrays, Constants, Mask, Outputs
 from ._reverse import Plan
 
@@ -71,6 +72,11 @@ class Call:
         self.meta, self.opaque, self.smooth, self.total = call.meta, call.opaque, call.smooth, call.total
         return out
 
+    def run_batched(self, peeled: Peeled) -> Tensors:
+        """:meth:`run` over a leading batch axis; the outputs have it too."""
+        axes = tuple([0 if batched else None for batched in peeled.batched])
+        return self.batched(self.flat.vmap(axes, peeled.size), peeled.tensors)
+
     def precision(self) -> AbstractContextManager[Any]:
         """The forward's ``jax_enable_x64``, which another thread or the end of a ``with`` block may have left."""
         return nullcontext() if self.x64 == x64_enabled() else enable_x64(self.x64)
@@ -107,6 +113,8 @@ class JaxCall(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, *tensors: torch.Tensor) -> Tensors:
+        if in_old_batching() and any(is_batched(t) for t in tensors):
+            return over_batch(call.run_batched, tensors)
         return call.run(tensors)
 
     @staticmethod
