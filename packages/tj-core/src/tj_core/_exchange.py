@@ -46,10 +46,17 @@ def _public() -> Functions:
 def _private() -> Functions:
     from jaxlib import _jax
 
+    to_capsule = _jax.buffer_to_dlpack_managed_tensor
+
+    def give(array: jax.Array) -> Any:
+        # NOTE [Export a handle of its own]: as JAX's own __dlpack__ does. A buffer exported from the array itself
+        # brings the process down when the array is deleted while the tensor lives.
+        return to_capsule(array.addressable_data(0), None)
+
     return Functions(
         to_capsule=torch._C._to_dlpack,
         take=_jax.dlpack_managed_tensor_to_buffer,
-        give=_jax.buffer_to_dlpack_managed_tensor,
+        give=give,
         from_capsule=torch._C._from_dlpack,
     )
 
@@ -63,7 +70,7 @@ def _carries(way: Functions, tensor: torch.Tensor, dtype: np.dtype[np.generic]) 
         array = way.take(way.to_capsule(tensor), default_cpu_device(), None)
         back = way.from_capsule(way.give(array))
         same_memory = array.unsafe_buffer_pointer() == tensor.data_ptr() == back.data_ptr()
-        same_kind = array.dtype == dtype and back.dtype == tensor.dtype and array.shape == tuple(tensor.shape)
+        same_kind = array.dtype == dtype and back.dtype == tensor.dtype and array.shape == back.shape == tensor.shape
         # The bytes are compared, not the values: float8 has few operators in torch.
         same_bits = np.asarray(array).tobytes() == tensor.contiguous().view(torch.uint8).numpy().tobytes()
     except Exception:  # whatever a version does that cannot carry this tensor, the answer is no
