@@ -88,7 +88,9 @@ class ModelOutput(OrderedDict):
 
 
 torch.utils._pytree.register_pytree_node(
-    ModelOutput, lambda v: (list(v.values()), list(v)), lambda values, keys: ModelOutput(**dict(zip(keys, values)))
+    ModelOutput,
+    lambda v: (list(v.values()), list(v)),
+    lambda values, keys: ModelOutput(**dict(zip(keys, values, strict=True))),
 )
 
 

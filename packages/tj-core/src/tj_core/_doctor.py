@@ -83,7 +83,7 @@ def check_wheels() -> Iterator[Finding]:
     for holder in ("torch", *_gpu_plugins()):
         for requirement in requirements_of(holder):
             yield from _unmet(holder, requirement)
-    majors = {name.rsplit("-cu", 1)[1][:2] for name in _nvidia_distributions()}
+    majors = _cuda_majors()
     if len(majors) > 1:
         remedy = "install builds of torch and jax for the same major version of CUDA in one environment"
         yield Finding("wheels", "note", f"libraries for CUDA {' and '.join(sorted(majors))} side by side", remedy)
@@ -96,9 +96,12 @@ def _unmet(holder: str, requirement: Requirement) -> Iterator[Finding]:
         yield Finding("wheels", "broken", found, f'pip install "{requirement}"')
 
 
-def _nvidia_distributions() -> Iterable[str]:
-    names = (dist.metadata["Name"] or "" for dist in metadata.distributions())
-    return [name for name in names if name.startswith("nvidia-") and "-cu" in name]
+def _cuda_majors() -> set[str]:
+    """The major versions of CUDA whose runtime is installed as a wheel."""
+    dists = [
+        dist for dist in metadata.distributions() if (dist.metadata["Name"] or "").startswith("nvidia-cuda-runtime")
+    ]
+    return {dist.version.split(".")[0] for dist in dists}
 
 
 def check_preallocation() -> Iterator[Finding]:
@@ -141,7 +144,7 @@ def check_platforms() -> Iterator[Finding]:
 
 def check_devices() -> Iterator[Finding]:
     """The devices that each framework sees."""
-    gpus = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
+    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     yield Finding("torch devices", "ok", ", ".join(["cpu", *gpus]))
     try:
         yield Finding("jax devices", "ok", ", ".join(str(device) for device in jax.local_devices()))

@@ -22,7 +22,7 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {
     "<": lambda order: order < 0,
 }
 _NAME = re.compile(r"\s*([A-Za-z0-9._-]+)")
-_CLAUSE = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9][0-9.]*)(\.\*)?")
+_CLAUSE = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9]+(?:\.[0-9]+)*)(\.\*)?")
 
 
 class Requirement(NamedTuple):
@@ -60,7 +60,7 @@ def parse(text: str) -> Requirement | None:
     name = _NAME.match(requirement)
     if name is None:
         return None
-    clauses = tuple((op, version.rstrip("."), bool(star)) for op, version, star in _CLAUSE.findall(requirement))
+    clauses = tuple((op, version, bool(star)) for op, version, star in _CLAUSE.findall(requirement))
     return Requirement(name[1], clauses)
 
 
