@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from ._compat import x64_enabled
 from ._engine import Call, apply
 from ._flat import Flat
 from ._outputs import CACHE_SIZE, Arrays, Constants, Outputs
+from ._pickling import Portable, is_named
 from ._results import collect
 
 
@@ -64,20 +64,16 @@ class JaxFunction:
     def __repr__(self) -> str:
         return f"jax_function_to_torch({self._fn!r})"
 
+    def __copy__(self) -> JaxFunction:
+        return self
+
     def __deepcopy__(self, memo: dict[int, Any]) -> JaxFunction:
         return self
 
     def __reduce__(self) -> Any:
-        if _lookup(getattr(self, "__module__", ""), self._name) is self:  # a decorated function: its name leads here
+        if is_named(self, getattr(self, "__module__", None), self._name):  # decorated: its name leads here
             return self._name
-        return JaxFunction, (self._fn, self._has_aux, *self._static, self._scalar)
-
-
-def _lookup(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        return JaxFunction, (Portable(self._fn), self._has_aux, *self._static, self._scalar)
 
 
 def jax_function_to_torch(

@@ -13,6 +13,7 @@ import torch
 from ._core import core
 from ._function import JaxFunction
 from ._names import ROOT, Path, named_leaves
+from ._pickling import Portable
 
 
 class _Over:
@@ -26,7 +27,7 @@ class _Over:
         return self.fn(jax.tree_util.tree_unflatten(self.treedef, leaves), *args, **kwargs)
 
     def __reduce__(self) -> Any:
-        return _Over, (self.fn, self.skeleton)
+        return _Over, (Portable(self.fn), self.skeleton)
 
 
 class ParameterTree(torch.nn.Module):
