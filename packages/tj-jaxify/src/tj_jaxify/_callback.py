@@ -43,7 +43,7 @@ def execute(program: Program, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Results of ``program`` in the dtypes of its specs; they may be views of ``tensors`` or of each other."""
     with _own_modes():
         outs = program.run(tensors)
-    return [_in_dtype(out.detach(), spec) for out, spec in zip(outs, program.outs, strict=True)]
+        return [_in_dtype(out.detach(), spec) for out, spec in zip(outs, program.outs, strict=True)]
 
 
 def _in_dtype(tensor: Tensor, spec: Spec) -> Tensor:
@@ -67,9 +67,10 @@ def run_eagerly(primitive: Primitive, args: Sequence[Any], program: Program) -> 
     """The primitive's implementation: without XLA where every operand lies in host memory that torch can see."""
     if not args or not _only_device():
         return _compiled(primitive, program)(*args)
-    operands = [core.jax_to_torch(jax.numpy.asarray(arg)) for arg in args]
-    outs = _unaliased(execute(program, operands), operands)
-    return [core.torch_to_jax(out) for out in outs]
+    arrays = [jax.numpy.asarray(arg) for arg in args]
+    with _own_modes():
+        operands = [core.jax_to_torch(array) for array in arrays]
+        return [core.torch_to_jax(out) for out in _unaliased(execute(program, operands), operands)]
 
 
 @cache

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from ._errors import DataDependenceError
+from ._spec import Spec
 
 # Operators that write to operands which their schema does not mark, when they are called with training=True.
 _STATISTICS = ("running_mean", "running_var")
@@ -156,6 +157,26 @@ def _quiet() -> Iterator[None]:
         log.disabled = before
 
 
+class Runnable(Protocol):
+    """What :func:`runs_on_fakes` tries: a program."""
+
+    @property
+    def ins(self) -> tuple[Spec, ...]: ...
+
+    def run(self, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+
+
+def runs_on_fakes(program: Runnable) -> bool:
+    """Whether ``program`` gets to its end on fake tensors; whatever stops it, the caller has another way."""
+    operands = [(spec.shape, spec.dtype) for spec in program.ins]
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+            observe(program.run, operands)
+    except Exception:
+        return False
+    return True
+
+
 _THREAD = threading.local()
 
 
@@ -176,7 +197,7 @@ def _observing() -> Iterator[None]:
 def observe(
     function: Callable[[list[Tensor]], Any], operands: Sequence[tuple[tuple[int, ...], torch.dtype]]
 ) -> tuple[Any, list[Tensor], Observed]:
-    """Run ``function`` once on fake operands of these shapes and dtypes: its result and operands, both fake, and what it did."""
+    """Run ``function`` once on fake operands of these shapes and dtypes: its result and operands, fake, and what it did."""
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
     with fakes:
         tensors: list[Tensor] = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in operands]

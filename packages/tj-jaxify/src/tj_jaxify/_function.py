@@ -76,7 +76,7 @@ class Traced(NamedTuple):
     call: Call
     treedef: Any
     leaves: tuple[Any, ...]
-    """The leaves of the result: a ``_Tensor`` or ``_Operand`` for each tensor, anything else as the function gave it."""
+    """The leaves of the result: ``_Tensor`` or ``_Operand`` for a tensor, anything else as the function gave it."""
     observed: Observed
 
     def rebuild(self, arrays: Sequence[Any], operands: Sequence[Any]) -> Any:
@@ -172,7 +172,7 @@ class Jaxified:
             # A branch that was not followed may write to any operand.
             written=frozenset(range(len(ins))) if observed.branches else frozenset(observed.written),
             seed=seed,
-            batchable=not observed.branches,
+            branches=observed.branches > 0,
         )
         return Traced(call, tree, flat.outs, observed)
 

@@ -14,7 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ._callback import call_from_xla, run_eagerly
-from ._program import Program, Vmap, differentiate
+from ._program import Program, batch, differentiate
 from ._spec import Spec, differentiable
 
 torch_call_p = Primitive("torch_call")
@@ -27,7 +27,7 @@ def _abstract(*_: Any, program: Program) -> list[Any]:
 
 def _batch(primitive: Primitive, args: Sequence[Any], dims: Sequence[Any], *, program: Program) -> tuple[Any, Any]:
     size = next(arg.shape[dim] for arg, dim in zip(args, dims, strict=True) if dim is not None)
-    lanes = Vmap(program, tuple(dims), size)
+    lanes = batch(program, tuple(dims), size)
     return primitive.bind(*args, program=lanes), [0] * len(lanes.outs)
 
 

@@ -20,6 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ._capture import runs_on_fakes
 from ._seed import seeded
 from ._spec import Spec, differentiable
 
@@ -66,8 +67,17 @@ class Call:
     """Operands that the function edits in place: it is given copies of these."""
     seed: int | None = None
     """The operand that holds the seed, for a function that draws random numbers; the function does not see it."""
-    batchable: bool = True
-    """Whether torch.func.vmap takes the function."""
+    branches: bool = False
+    """Whether Python branches on values, so that no two lanes need to go the same way."""
+    _batches: dict[tuple[bool, ...], bool] = field(default_factory=dict, repr=False)
+
+    def batches(self, lanes: tuple[bool, ...]) -> bool:
+        """Whether torch.func.vmap takes the function with lanes in these operands: tried once, on fake tensors."""
+        if self.branches or (self.seed is not None and lanes[self.seed]):
+            return False
+        if lanes not in self._batches:
+            self._batches[lanes] = runs_on_fakes(Vmap(self, tuple(0 if lane else None for lane in lanes), 2))
+        return self._batches[lanes]
 
     @property
     def call(self) -> Call:
@@ -123,13 +133,10 @@ class Vmap:
     def linear_from(self) -> int:
         return self.inner.linear_from
 
-    @property
-    def _at_once(self) -> bool:
-        seed = self.call.seed
-        return self.call.batchable and self.size > 0 and (seed is None or self.dims[seed] is None)
+    at_once: bool = True
 
     def run(self, tensors: Tensors, functorch: bool = False) -> list[Tensor]:
-        if not self._at_once:
+        if not self.at_once or self.size == 0:
             return self._one_by_one(tensors, functorch)
 
         def lane(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -149,7 +156,8 @@ class Vmap:
 
     def transpose(self, wrt: tuple[int, ...], of: tuple[int, ...]) -> Program:
         residuals = self.dims[: self.linear_from]
-        lanes = Vmap(self.inner.transpose(wrt, of), (*residuals, *(0 for _ in of)), self.size)
+        dims = (*residuals, *(0 for _ in of))
+        lanes = Vmap(self.inner.transpose(wrt, of), dims, self.size, self.at_once)
         return OverLanes(lanes, tuple(self.dims[i] for i in wrt))
 
 
@@ -186,7 +194,7 @@ class OverLanes:
     def transpose(self, wrt: tuple[int, ...], of: tuple[int, ...]) -> Program:
         first = self.linear_from
         dims = (*self.inner.dims[:first], *(self.dims[k] for k in of))
-        lanes = Vmap(self.inner.inner.transpose(wrt, of), dims, self.inner.size)
+        lanes = Vmap(self.inner.inner.transpose(wrt, of), dims, self.inner.size, self.inner.at_once)
         return OverLanes(lanes, tuple(self.inner.dims[i] for i in wrt))
 
 
@@ -316,6 +324,13 @@ def _restricted(
         return tuple(outs[k] for k in of)
 
     return function
+
+
+def batch(program: Program, dims: tuple[int | None, ...], size: int) -> Vmap:
+    """``program`` for each of ``size`` lanes: all at once if torch can batch it, or else one by one."""
+    # Every program takes the operands of its call first; inside another Vmap they have the same lanes or fewer.
+    lanes = tuple(dim is not None for dim in dims[: len(program.call.ins)])
+    return Vmap(program, dims, size, not any(lanes) or program.call.batches(lanes))
 
 
 def differentiate(program: Program, wrt: tuple[int, ...]) -> Jvp:
