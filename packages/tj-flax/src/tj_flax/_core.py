@@ -35,3 +35,5 @@ else:
     autograd = _sibling("tj_autograd", "tj-autograd")
     autograd_names = importlib.import_module(autograd.__name__ + "._names")
     jaxify = _sibling("tj_jaxify", "tj-jaxify")
+
+__all__ = ["autograd", "autograd_names", "core", "jaxify"]

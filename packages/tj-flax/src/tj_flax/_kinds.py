@@ -44,7 +44,8 @@ def check_variables(variables: Any) -> dict[str, Any]:
         )
     for _ in leaves_of(variables):
         pass
-    return unfreeze(variables)
+    plain: dict[str, Any] = unfreeze(dict(variables))
+    return plain
 
 
 def check_torch_module(module: Any) -> torch.nn.Module:

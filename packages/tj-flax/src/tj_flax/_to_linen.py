@@ -52,14 +52,13 @@ def torch_to_linen(module: torch.nn.Module) -> TorchModule:
             taken as they are; later changes of it are not seen.
 
     Returns:
-        A ``flax.linen.Module``. ``init(key, *args)`` returns ``{"params": {...}}`` with the torch weights (the key is
-        not used), nested by the names of torch: the parameter ``0.weight`` is ``variables["params"]["0"]["weight"]``,
-        in torch's layout. ``apply(variables, *args, **kwargs)`` takes and gives trees of arrays. It works under
-        ``jit``, ``grad``, ``vmap``, in a ``TrainState``, and as a submodule of a larger linen module. The arrays are copies. ::
+        A ``flax.linen.Module``. ``init(key, *args)`` returns ``{"params": {...}}`` with copies of the torch weights
+        (the key is not used), nested by the names of torch: the parameter ``0.weight`` is
+        ``variables["params"]["0"]["weight"]``, in torch's layout. ``apply(variables, *args, **kwargs)`` takes and gives
+        trees of arrays. It works under ``jit``, ``grad``, ``vmap``, in a ``TrainState``, and as a submodule of a larger
+        linen module. To write trained values back::
 
             load_jax_params(module, flax.traverse_util.flatten_dict(variables["params"], sep="."))
-
-        writes trained values back (``tj_jaxify.load_jax_params``).
 
     Gradients are those of torch; the gradient of a parameter with ``requires_grad=False`` is zero.
 
