@@ -211,7 +211,10 @@ def test_shape_errors_are_torch_s_own_and_come_at_trace_time(jaxify):
     g = jaxify.torch_function_to_jax(f)
     with pytest.raises(RuntimeError, match=r"reduction dim|cannot be multiplied|same reduction") as caught:
         jax.jit(g).lower(jnp.ones((2, 3)), jnp.ones((4, 5)))
-    assert any("shapes of f were inferred for the operands float32[2, 3], float32[4, 5]" in note for note in caught.value.__notes__)
+    assert any(
+        "shapes of f were inferred for the operands float32[2, 3], float32[4, 5]" in note
+        for note in caught.value.__notes__
+    )
     assert any(entry.name == "f" for entry in caught.traceback)
 
 
@@ -253,7 +256,11 @@ REFUSED = {
     "a dtype torch lacks": (lambda: (torch.sin, jnp.ones(2, "float8_e4m3b11fnuz")), TypeError, "no dtype for float8"),
     "a sparse result": (lambda: (lambda x: x.to_sparse(), jnp.ones(2)), TypeError, "dense.*to_dense"),
     "a dtype JAX lacks": (lambda: (lambda x: x.to(torch.complex32), jnp.ones(2)), TypeError, "complex32"),
-    "a captured write": (lambda: (partial(torch.add, out=torch.ones(2)), jnp.ones(2), 1.0), RuntimeError, "closed over"),
+    "a captured write": (
+        lambda: (partial(torch.add, out=torch.ones(2)), jnp.ones(2), 1.0),
+        RuntimeError,
+        "closed over",
+    ),
     "random numbers": (lambda: (torch.rand_like, jnp.ones(2)), RuntimeError, "rand_like.*rng="),
     "its own generator": (
         lambda: (partial(torch.normal, generator=torch.Generator()), jnp.ones(2), 1.0),

@@ -21,7 +21,11 @@ PAIRS = {
     "product": (lambda x, y: (x * y).prod(), lambda x, y: (x * y).prod(), lambda: [draw(4), draw(4)]),
     "matmul": (torch.matmul, jnp.matmul, lambda: [draw(3, 4), draw(4, 2)]),
     "softmax": (lambda x: torch.softmax(x, -1), lambda x: jax.nn.softmax(x, -1), lambda: [draw(3, 4)]),
-    "several": (lambda x, y: (x.sum() * y, x.exp()), lambda x, y: (x.sum() * y, jnp.exp(x)), lambda: [draw(3), draw(2)]),
+    "several": (
+        lambda x, y: (x.sum() * y, x.exp()),
+        lambda x, y: (x.sum() * y, jnp.exp(x)),
+        lambda: [draw(3), draw(2)],
+    ),
     "solve": (torch.linalg.solve, jnp.linalg.solve, lambda: [draw(3, 3) + 3 * jnp.eye(3), draw(3, 1)]),
     "logsumexp": (lambda x: torch.logsumexp(x, 0), lambda x: jax.nn.logsumexp(x, 0), lambda: [draw(4, 2)]),
     "where": (
@@ -170,7 +174,13 @@ def test_scan_over_steps(jaxify, lowering):
         return lambda h, xs: jax.lax.scan(lambda h, x: (cell(h, x), h), h, xs)[0].sum()
 
     theirs = run(lambda h, x: jnp.tanh(h @ x + h))
-    for transform in (lambda f: f, jax.grad, lambda f: jax.grad(f, 1), lambda f: jax.grad(jax.checkpoint(f)), jax.hessian):
+    for transform in (
+        lambda f: f,
+        jax.grad,
+        lambda f: jax.grad(f, 1),
+        lambda f: jax.grad(jax.checkpoint(f)),
+        jax.hessian,
+    ):
         assert_close(jax.jit(transform(run(cell)))(h, xs), transform(theirs)(h, xs))
 
 

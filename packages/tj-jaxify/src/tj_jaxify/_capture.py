@@ -35,6 +35,10 @@ _UNDECLARED = {
     "aten::miopen_batch_norm": _STATISTICS,
 }
 
+# Operators whose forward-mode formula gives wrong numbers under torch.func.vmap (torch up to 2.13 at least, in
+# `vmap(jvp(solve))` and so in `jacfwd(jacfwd(...))`); their derivative is taken by transposing the pullback instead.
+_WRONG_PUSHFORWARD = frozenset({"aten::_linalg_solve_ex"})
+
 # NOTE(branches): a Python branch on the value of a tensor cannot be followed without values. Shapes are inferred along
 # one branch; at run time torch takes the right one, and a result of another shape or structure is an error there.
 # The numbers change now and then, so that a loop which waits for a value comes to an end.
@@ -49,6 +53,8 @@ class Observed:
 
     random: list[str] = field(default_factory=list)
     """Operators that drew from torch's generator."""
+    pushes: bool = True
+    """Whether torch's forward mode can be trusted with every operator met."""
     branches: int = 0
     """How often Python asked for the value of a tensor."""
     written: set[int] = field(default_factory=set)
@@ -72,6 +78,7 @@ class _Observer(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = tree_map_only(Tensor, self._fake, (args, kwargs or {}))
+        self.observed.pushes &= func._schema.name not in _WRONG_PUSHFORWARD
         if self._draws(func, args, kwargs):
             self.observed.random.append(str(func))
         for tensor in _written(func, args, kwargs):

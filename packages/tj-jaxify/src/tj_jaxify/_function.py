@@ -173,6 +173,7 @@ class Jaxified:
             written=frozenset(range(len(ins))) if observed.branches else frozenset(observed.written),
             seed=seed,
             branches=observed.branches > 0,
+            pushes=[observed.pushes],
         )
         return Traced(call, tree, flat.outs, observed)
 
@@ -251,7 +252,7 @@ def _refuse_writes(name: str, observed: Observed) -> None:
         shape = tuple(observed.captured[0].shape)
         raise StateError(
             f"{name} edits in place a tensor of shape {shape} that it has closed over, which a JAX function cannot do; "
-            "pass the tensor as an argument and return the new one, or use torch_module_to_jax_with_buffers for a module"
+            "pass it as an argument and return the new one, or use torch_module_to_jax_with_buffers for a module"
         )
 
 

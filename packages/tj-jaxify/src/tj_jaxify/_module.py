@@ -63,8 +63,8 @@ class _Module:
         self.refuse_closures(observed)
         if observed.captured:
             raise StateError(
-                f"{self.name} edits in place a tensor of shape {tuple(observed.captured[0].shape)} that is no buffer of "
-                "it, so its new value could not be returned; register it with register_buffer"
+                f"{self.name} edits in place a tensor of shape {tuple(observed.captured[0].shape)} that is no buffer "
+                "of it, so its new value could not be returned; register it with register_buffer"
             )
 
     def _update_error(self, names: Sequence[str]) -> StateError:
@@ -131,9 +131,9 @@ def torch_module_to_jax(
     (``train``/``eval``) and buffers are those that the model has now; later changes of the model do not reach it, and
     ``apply`` does not change the model.
 
-    Raises ``BackendError`` for ``backend="xla"``; when JAX traces ``apply``: ``RandomnessError`` for a module that draws
-    random numbers and ``StateError`` for one that updates buffers, as dropout and batch normalisation do in training:
-    use :func:`torch_module_to_jax_with_buffers`.
+    Raises ``BackendError`` for ``backend="xla"``; when JAX traces ``apply``, ``RandomnessError`` for a module that
+    draws random numbers and ``StateError`` for one that updates buffers, as dropout and batch normalisation do in
+    training: use :func:`torch_module_to_jax_with_buffers`.
 
     >>> import jax, jax.numpy as jnp, torch
     >>> apply, params = torch_module_to_jax(torch.nn.Linear(3, 2))
@@ -146,7 +146,7 @@ def torch_module_to_jax(
     check_backend(backend)
     wrapped = _Module(model)
 
-    def function(params: Mapping[str, Tensor], args: Any, kwargs: Any) -> Any:
+    def function(params: Sequence[Tensor], args: Any, kwargs: Any) -> Any:
         module = wrapped.with_tensors(params)
         out = module(*args, **kwargs)
         if observing():
@@ -216,9 +216,10 @@ def load_jax_params(model: nn.Module, params: Any, buffers: Any = None) -> None:
     """Write JAX values into the parameters of ``model``, and into its buffers where these are given.
 
     ``params`` and ``buffers`` are what :func:`torch_module_to_jax` or :func:`torch_module_to_jax_with_buffers` gave, or
-    trees of the same structure: a sequence in the order of the module, or a mapping by name. Values are copied in place
-    and cast to the dtypes of the model; no memory is shared afterwards and no gradient flows. Raises ``ParameterError``,
-    before anything is written, if names, number or shapes do not fit.
+    trees of the same structure: a sequence in the order of the module, or a mapping by name. Values are copied and cast
+    to the dtypes and devices of the model; parameters stay the same objects, so optimizers keep working, but are given
+    memory of their own, because the old may be that of JAX arrays. No gradient flows. Raises ``ParameterError``, before
+    anything is written, if names, number or shapes do not fit.
 
     >>> import torch
     >>> model = torch.nn.Linear(3, 2)
@@ -228,11 +229,11 @@ def load_jax_params(model: nn.Module, params: Any, buffers: Any = None) -> None:
     [1.0, 1.0]
     """
     _check_module(model)
-    own = [("params", params, dict(model.named_parameters()))]
+    own: list[tuple[str, Any, dict[str, Tensor]]] = [("params", params, dict(model.named_parameters()))]
     if buffers is not None:
         own.append(("buffers", buffers, dict(model.named_buffers())))
     checked = [(_named(what, given, tensors), tensors) for what, given, tensors in own]
     with torch.no_grad():
         for values, tensors in checked:
             for name, tensor in tensors.items():
-                tensor.copy_(core.jax_to_torch(values[name]))
+                tensor.data = torch.empty_like(tensor).copy_(core.jax_to_torch(values[name]))

@@ -69,6 +69,8 @@ class Call:
     """The operand that holds the seed, for a function that draws random numbers; the function does not see it."""
     branches: bool = False
     """Whether Python branches on values, so that no two lanes need to go the same way."""
+    pushes: list[bool] = field(default_factory=lambda: [True], repr=False)
+    """One element: whether to use torch's forward mode; False once it has failed."""
     _batches: dict[tuple[bool, ...], bool] = field(default_factory=dict, repr=False)
 
     def batches(self, lanes: tuple[bool, ...]) -> bool:
@@ -224,10 +226,14 @@ class Jvp:
 
     def run(self, tensors: Tensors, functorch: bool = False) -> list[Tensor]:
         primals, tangents = tensors[: self.linear_from], tensors[self.linear_from :]
-        try:
-            return self._forward_mode(primals, tangents)
-        except NotImplementedError:  # an operator or autograd.Function without a forward-mode formula
-            return self._by_transposing_twice(primals, tangents, functorch)
+        if self.call.pushes[0]:
+            try:
+                return self._forward_mode(primals, tangents)
+            except RuntimeError:  # often: an operator or an autograd.Function without a forward-mode formula
+                outs = self._by_transposing_twice(primals, tangents, functorch)
+                self.call.pushes[0] = False
+                return outs
+        return self._by_transposing_twice(primals, tangents, functorch)
 
     def _forward_mode(self, primals: Tensors, tangents: Tensors) -> list[Tensor]:
         _load_forward_formulas()
@@ -279,7 +285,7 @@ class Vjp:
     def run(self, tensors: Tensors, functorch: bool = False) -> list[Tensor]:
         primals, cotangents = tensors[: self.linear_from], tensors[self.linear_from :]
         pullback = self._by_functorch if functorch else self._by_autograd
-        return [t.conj() for t in pullback(primals, [t.conj() for t in cotangents])]
+        return [_conjugate(t) for t in pullback(primals, [_conjugate(t) for t in cotangents])]
 
     def _by_functorch(self, primals: Tensors, cotangents: Tensors) -> list[Tensor]:
         function = _restricted(self.inner, primals, self.wrt, self.of, functorch=True)
@@ -299,6 +305,11 @@ class Vjp:
     def transpose(self, wrt: tuple[int, ...], of: tuple[int, ...]) -> Program:
         first = self.linear_from
         return Jvp(self.inner, tuple(self.wrt[k] for k in of), tuple(self.of[i - first] for i in wrt))
+
+
+def _conjugate(tensor: Tensor) -> Tensor:
+    # Not the lazy conj(): torch.func.vmap has no rule for some views of lazily conjugated tensors.
+    return tensor.conj_physical() if tensor.is_complex() else tensor
 
 
 @cache
@@ -329,8 +340,11 @@ def _restricted(
 def batch(program: Program, dims: tuple[int | None, ...], size: int) -> Vmap:
     """``program`` for each of ``size`` lanes: all at once if torch can batch it, or else one by one."""
     # Every program takes the operands of its call first; inside another Vmap they have the same lanes or fewer.
-    lanes = tuple(dim is not None for dim in dims[: len(program.call.ins)])
-    return Vmap(program, dims, size, not any(lanes) or program.call.batches(lanes))
+    call = program.call
+    lanes = tuple(dim is not None for dim in dims[: len(call.ins)])
+    if not any(lanes):  # the lanes are in tangents or cotangents only
+        lanes = tuple(i != call.seed for i in range(len(call.ins)))
+    return Vmap(program, dims, size, call.batches(lanes))
 
 
 def differentiate(program: Program, wrt: tuple[int, ...]) -> Jvp:
