@@ -17,9 +17,9 @@ from runs import Pair, Run
 TWIN_COLOUR = "#1b1b1b"
 BRIDGE_COLOURS = ("#f58a3c", "#4a90d9")
 BOUND_COLOUR = "#c0392b"
-COLUMNS = ("", "accuracy", "first step", "a step", "/ twin", "distance", "bound")
-CAPTION = """accuracy: on held-out images; first step: tracing and compilation included; a step: the median of
-all later ones; / twin: that time over the twin's; distance: the largest between two losses; bound:
+COLUMNS = ("", "accuracy", "first", "a step", "/ twin", "distance", "bound")
+CAPTION = """accuracy: on held-out images; first: the first step, with tracing and compilation; a step: the median of
+all later steps; / twin: that time over the twin's; distance: the largest between two losses; bound:
 what float32 rounding may put there"""
 
 
