@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # jax.config makes its options attributes of its own while it runs.
 _config: Any = jax.config
@@ -27,6 +32,22 @@ def enable_x64(enabled: bool) -> AbstractContextManager[Any]:
 def x64_enabled() -> bool:
     """Whether JAX keeps 64-bit dtypes now, in this thread."""
     return bool(_config.jax_enable_x64)
+
+
+def untraced(fn: F) -> F:
+    """``torch.compiler.disable(fn)``, without importing the compiler, which takes seconds, before the user does."""
+    disabled: list[F] = []
+
+    @functools.wraps(fn)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return fn(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(fn))
+        return disabled[0](*args, **kwargs)
+
+    outside._torchdynamo_disable = True  # type: ignore[attr-defined]  # the mark that torch.compiler.disable leaves
+    return outside  # type: ignore[return-value]
 
 
 def _never() -> bool:
@@ -48,6 +69,14 @@ def _probe_old_batching() -> Callable[[], bool]:
     return lambda: included(key)
 
 
+def _probe_dispatch_mode() -> Callable[[], bool]:
+    """A test for a dispatch mode in this thread."""
+    depth: Callable[[], int] | None = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    if depth is None:
+        return lambda: _get_current_dispatch_mode() is not None
+    return lambda: depth() > 0
+
+
 def _probe_plain() -> Callable[[], bool]:
     """A test that no transform of torch is at work: no functorch level, no old batching, no dual level, no mode.
 
@@ -55,13 +84,12 @@ def _probe_plain() -> Callable[[], bool]:
     """
     try:
         functorch: Callable[[], bool] = torch._C._are_functorch_transforms_active
-        modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-        functorch(), modes(), forward_ad._current_level
+        functorch(), forward_ad._current_level
     except AttributeError:
         return _never
 
     def plain() -> bool:
-        return not (functorch() or forward_ad._current_level >= 0 or modes() or in_old_batching())
+        return not (functorch() or forward_ad._current_level >= 0 or in_dispatch_mode() or in_old_batching())
 
     return plain
 
@@ -75,5 +103,6 @@ def _probe_keeps_graph() -> Callable[[], bool]:
 
 
 in_old_batching: Callable[[], bool] = _probe_old_batching()
+in_dispatch_mode: Callable[[], bool] = _probe_dispatch_mode()
 is_plain: Callable[[], bool] = _probe_plain()
 keeps_graph: Callable[[], bool] = _probe_keeps_graph()

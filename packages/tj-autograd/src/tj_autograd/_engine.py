@@ -19,10 +19,11 @@ from typing import Any, TypeAlias
 import jax
 import torch
 
-from ._compat import enable_x64, in_old_batching, is_plain, keeps_graph, x64_enabled
+from ._compat import enable_x64, in_dispatch_mode, in_old_batching, is_plain, keeps_graph, untraced, x64_enabled
 from ._core import core
 from ._flat import Flat
 from ._legacy import Peeled, is_batched, over_batch
+from ._operator import Callee, handle_of, operator
 from ._outputs import Arrays, Constants, Mask, Outputs
 from ._reverse import Plan
 
@@ -53,6 +54,13 @@ class Call:
         """Execute; the tensors are the smooth outputs, then the rest."""
         return self.take(self.flat.run(self.constants, to_jax(tensors)))
 
+    def record(self, tensors: Tensors) -> Tensors:
+        """:meth:`run` as one operator, for a dispatch mode to see; see :mod:`._operator`."""
+        callee = Callee(self.flat, self.constants, self.x64)
+        out = callee.shapes(tensors)
+        self.meta, self.smooth, self.total = out.meta, len(out.smooth), len(out.smooth) + len(out.rest)
+        return tuple(operator(_execute)(handle_of(callee), list(tensors)))
+
     def take(self, out: Outputs) -> Tensors:
         """The outputs as tensors; the rest of ``out`` is kept here."""
         self.meta, self.opaque = out.meta, out.opaque
@@ -82,9 +90,14 @@ class Call:
         return nullcontext() if self.x64 == x64_enabled() else enable_x64(self.x64)
 
 
+def _execute(flat: Flat, constants: Constants, tensors: Tensors) -> Tensors:
+    out = flat.run(constants, to_jax(tensors))
+    return to_torch(out.smooth + out.rest)
+
+
 def apply(call: Call, tensors: Tensors) -> Tensors:
     """Run ``call`` with everything that torch may ask of it afterwards."""
-    if not tensors:
+    if not tensors:  # what torch would record of it is a constant, and it is one
         return call.run(tensors)
     result: Tensors
     if not is_plain():
@@ -115,7 +128,7 @@ class JaxCall(torch.autograd.Function):
     def forward(call: Call, *tensors: torch.Tensor) -> Tensors:
         if in_old_batching() and any(is_batched(t) for t in tensors):
             return over_batch(call.run_batched, tensors)
-        return call.run(tensors)
+        return call.record(tensors) if in_dispatch_mode() else call.run(tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
@@ -126,6 +139,7 @@ class JaxCall(torch.autograd.Function):
         ctx.save_for_forward(*tensors)
 
     @staticmethod
+    @untraced
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         call: Call = ctx.call
         needed: Mask = tuple(ctx.needs_input_grad[1:])
@@ -166,6 +180,7 @@ class PlainCall(torch.autograd.Function):
         return output
 
     @staticmethod
+    @untraced
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Gradients:
         call: Call = ctx.call
         needed: Mask = tuple(ctx.needs_input_grad[2:])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ._arguments import Signature, Structure, split
-from ._compat import x64_enabled
+from ._compat import untraced, x64_enabled
 from ._engine import Call, apply
 from ._flat import Flat
 from ._outputs import CACHE_SIZE, Arrays, Constants, Outputs
@@ -47,6 +47,7 @@ class JaxFunction:
 
         return Flat(body, scalar=self._scalar)
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         structure, tensors, constants = split(self._signature, args, kwargs)
         call = Call(self._flat(structure), constants, x64_enabled())
