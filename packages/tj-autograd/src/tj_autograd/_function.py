@@ -109,8 +109,9 @@ def jax_function_to_torch(
     complex leaf it is the conjugate). A tensor changed in place between forward and backward raises torch's error.
 
     Raises:
-        UnsupportedKindError: an argument is neither array nor hashable, or ``fn`` returns no pair under ``has_aux``.
-        PrecisionLossWarning, ValueRangeError: as :func:`tj_core.torch_to_jax`, for 64-bit values while JAX has 32.
+        tj_core.UnsupportedKindError: an argument is neither array nor hashable, or ``fn`` returns no pair
+            under ``has_aux``.
+        tj_core.ValueRangeError: an integer does not fit 32 bits while ``jax_enable_x64`` is off.
 
     Example:
         >>> import jax.numpy as jnp

@@ -160,7 +160,7 @@ class WrappedJaxScalarFunction(WrappedJaxFunction):
     ``torch.no_grad``) only the value is computed.
 
     Raises:
-        UnsupportedKindError: the function returns anything but one real number of shape ().
+        tj_core.UnsupportedKindError: the function returns anything but one real number of shape ().
 
     Example:
         >>> import jax.numpy as jnp
