@@ -59,7 +59,7 @@ def test_a_tensor_without_plain_memory_is_refused(make, name, remedy):
         assert isinstance(caught.value, TypeError)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize(
     "transform",
     [

@@ -94,6 +94,20 @@ torch.utils._pytree.register_pytree_node(
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """As equinox makes modules: a frozen dataclass that is a pytree of its fields, some of which are static."""
+
+    weight: Any
+    size: int = 3
+
+    def __call__(self, x):
+        return self.weight * x
+
+
+jax.tree_util.register_dataclass(Linear, data_fields=["weight"], meta_fields=["size"])
+
+
 def one() -> torch.Tensor:
     return torch.arange(16, dtype=torch.float32)
 
@@ -177,6 +191,14 @@ def test_a_model_output_keeps_its_class_and_its_absent_fields():
     assert there.loss is None
     assert list(there) == ["logits"]
     assert isinstance(j2t(there)["logits"], torch.Tensor)
+
+
+def test_a_module_that_is_a_callable_dataclass_and_a_pytree_is_a_container():
+    there = j2t(Linear(jnp.ones(3), 5))
+    assert type(there) is Linear
+    assert there.size == 5
+    assert isinstance(there.weight, torch.Tensor)
+    assert_equal(t2j(there)(2.0), jnp.full(3, 2.0))
 
 
 def test_torch_return_types_stay_what_they_are():
