@@ -314,6 +314,12 @@ def test_python_branches_on_values_are_taken_at_run_time(jaxify, lowering, mode)
     assert_equal(both(jax.vmap(f))[mode](jnp.asarray(xs)), expected)
 
 
+def test_values_of_constants_are_known_while_shapes_are_inferred(jaxify):
+    size, flag = torch.tensor(3), torch.tensor(True)
+    f = jaxify.torch_function_to_jax(lambda x: x.expand(int(size), -1) if flag else x)
+    assert f(jnp.ones(2)).shape == (3, 2)
+
+
 def test_a_branch_that_changes_the_shape_is_an_error(jaxify):
     f = jaxify.torch_function_to_jax(lambda x: x[:1] if x.sum() > 0 else x)
     signs = []

@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from tjtest.process import run_python
+from tjtest.subject import PREFIX
 from tjtest.tolerances import assert_close, assert_equal
 from torch import nn
 
@@ -437,11 +439,11 @@ def test_state_that_would_be_lost_is_refused(jaxify):
     with pytest.raises(jaxify.StateError, match=r"parameter 'inner\.(weight|bias)' through a closure"):
         apply(params, jnp.ones(2))
     model = Unregistered()
+    apply, params, buffers = jaxify.torch_module_to_jax_with_buffers(model)
     with pytest.raises(jaxify.StateError, match="edits in place a tensor.*register_buffer"):
-        apply, params, buffers = jaxify.torch_module_to_jax_with_buffers(model)
         apply(params, buffers, jnp.ones(3))
+    apply, params = jaxify.torch_module_to_jax(model)
     with pytest.raises(jaxify.StateError, match="updates state"):
-        apply, params = jaxify.torch_module_to_jax(model)
         apply(params, jnp.ones(3))
     assert_equal(model.count, torch.zeros(3))
 
@@ -451,7 +453,7 @@ def test_load_jax_params(jaxify):
     apply, params, buffers = jaxify.torch_module_to_jax_with_buffers(model)
     trained = {k: p + 1 for k, p in params.items()}
     x = draw(4, 3)
-    out, new = apply(trained, buffers, x, train=True)
+    _, new = apply(trained, buffers, x, train=True)
     jaxify.load_jax_params(model, trained, new)
     assert int(model[1].num_batches_tracked) == 1
     expected = apply(trained, new, x, train=False)[0]
@@ -488,11 +490,18 @@ def test_float64_modules(jaxify, x64):
 
 
 def test_float64_is_never_lowered_in_silence(jaxify):
-    with pytest.warns(UserWarning, match="float64") as caught:
-        model = nn.BatchNorm1d(3).double().eval()
-        apply, params = jaxify.torch_module_to_jax(model)
-        assert apply(params, draw(4, 3)).dtype == jnp.float32
-    assert any(w.category.__name__ == "PrecisionLossWarning" for w in caught)
+    """In a fresh interpreter, as the warning comes once in a process."""
+    source = f"""
+import importlib, warnings, torch, jax.numpy as jnp
+jaxify = importlib.import_module("{PREFIX}tj_jaxify")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    apply, params = jaxify.torch_module_to_jax(torch.nn.BatchNorm1d(3).double().eval())
+assert apply(params, jnp.ones((4, 3))).dtype == jnp.float32
+print([w.category.__name__ for w in caught])
+"""
+    result = run_python(source)
+    assert result.stdout.strip() == "['PrecisionLossWarning']", result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

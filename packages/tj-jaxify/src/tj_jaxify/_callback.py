@@ -9,8 +9,7 @@ are copied into XLA's own buffers, a program that edits its operands is given co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -23,27 +22,15 @@ from torch import Tensor
 
 from ._core import core
 from ._memory import borrowed, from_numpy, to_numpy
+from ._modes import own_modes
 from ._program import Program
 from ._spec import Spec
 
 
-@contextmanager
-def _own_modes() -> Iterator[None]:
-    """The thread's modes as programs expect them, whatever the caller of JAX has set; put back afterwards."""
-    with ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(torch.autocast("cpu", enabled=False))
-        stack.enter_context(torch.enable_grad())
-        yield
-
-
 def execute(program: Program, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Results of ``program`` in the dtypes of its specs; they may be views of ``tensors`` or of each other."""
-    with _own_modes():
-        outs = program.run(tensors)
-        return [_in_dtype(out.detach(), spec) for out, spec in zip(outs, program.outs, strict=True)]
+    outs = program.run(tensors)
+    return [_in_dtype(out.detach(), spec) for out, spec in zip(outs, program.outs, strict=True)]
 
 
 def _in_dtype(tensor: Tensor, spec: Spec) -> Tensor:
@@ -68,7 +55,7 @@ def run_eagerly(primitive: Primitive, args: Sequence[Any], program: Program) -> 
     if not args or not _only_device():
         return _compiled(primitive, program)(*args)
     arrays = [jax.numpy.asarray(arg) for arg in args]
-    with _own_modes():
+    with own_modes():
         operands = [core.jax_to_torch(array) for array in arrays]
         return [core.torch_to_jax(out) for out in _unaliased(execute(program, operands), operands)]
 
@@ -103,10 +90,13 @@ def _claim(out: Tensor, seen: set[int]) -> Tensor:
 def call_from_xla(ctx: mlir.LoweringRuleContext, *operands: Any, program: Program) -> Any:
     """The lowering: a callback that works on XLA's buffers, or on NumPy's views and copies of them."""
     platforms = ctx.module_context.platforms
-    if tuple(platforms) == ("cpu",) and buffer_callback() is not None:
-        return mlir.lower_fun(partial(_on_buffers, program=program), multiple_results=True)(ctx, *operands)
+    on_buffers = buffer_callback()
+    if tuple(platforms) == ("cpu",) and on_buffers is not None:
+        lowered = mlir.lower_fun(partial(_on_buffers, on_buffers, program), multiple_results=True)
+        return lowered(ctx, *operands)
+    avals = [spec.aval() for spec in program.ins], [spec.aval() for spec in program.outs]
     results, _, _ = mlir.emit_python_callback(
-        ctx, partial(_on_numpy, program), None, operands, ctx.avals_in, ctx.avals_out, has_side_effect=False
+        ctx, partial(_on_numpy, program), None, operands, *avals, has_side_effect=False
     )
     return results
 
@@ -121,16 +111,17 @@ def buffer_callback() -> Callable[..., Any] | None:
     return found
 
 
-def _on_buffers(*operands: Any, program: Program) -> Any:
+def _on_buffers(on_buffers: Callable[..., Any], program: Program, *operands: Any) -> Any:
     def callback(_: Any, outs: Sequence[Any], *buffers: Any) -> None:
-        results = execute(program, [borrowed(buffer) for buffer in buffers])
-        for out, result in zip(outs, results, strict=True):
-            borrowed(out).copy_(result)
+        with own_modes():
+            results = execute(program, [borrowed(buffer) for buffer in buffers])
+            for out, result in zip(outs, results, strict=True):
+                borrowed(out).copy_(result)
 
-    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in (spec.aval() for spec in program.outs)]
-    return buffer_callback()(callback, shapes)(*operands)
+    return on_buffers(callback, [spec.struct() for spec in program.outs])(*operands)
 
 
-def _on_numpy(program: Program, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    operands = [from_numpy(np.array(array)) for array in arrays]
-    return tuple(to_numpy(out) for out in execute(program, operands))
+def _on_numpy(program: Program, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    with own_modes():
+        operands = [from_numpy(np.array(array)) for array in arrays]
+        return tuple(to_numpy(out) for out in execute(program, operands))

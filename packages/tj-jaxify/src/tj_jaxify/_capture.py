@@ -21,10 +21,11 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
 from ._errors import DataDependenceError
+from ._modes import own_modes
 from ._spec import Spec
 
 # Operators that write to operands which their schema does not mark, when they are called with training=True.
@@ -38,6 +39,9 @@ _UNDECLARED = {
 # Operators whose forward-mode formula gives wrong numbers under torch.func.vmap (torch up to 2.13 at least, in
 # `vmap(jvp(solve))` and so in `jacfwd(jacfwd(...))`); their derivative is taken by transposing the pullback instead.
 _WRONG_PUSHFORWARD = frozenset({"aten::_linalg_solve_ex"})
+
+# What `.item()`, `float(t)` and `if t` ask for.
+_VALUE = torch.ops.aten._local_scalar_dense.default
 
 # NOTE(branches): a Python branch on the value of a tensor cannot be followed without values. Shapes are inferred along
 # one branch; at run time torch takes the right one, and a result of another shape or structure is an error there.
@@ -68,15 +72,18 @@ class Observed:
 class _Observer(TorchDispatchMode):
     """Notes draws and writes, and puts a fake tensor in the place of every real one."""
 
-    def __init__(self, fakes: FakeTensorMode, operands: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.observed = Observed()
+    def __init__(self, fakes: FakeTensorMode, operands: Sequence[Tensor], observed: Observed) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.observed = observed
         self._fakes = fakes
         self._operands = {_storage(t): i for i, t in enumerate(operands)}
         self._captured: dict[int, Tensor] = {}
         self._alive: list[Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _VALUE and self._is_constant(args[0]):
+            with _disable_current_modes():
+                return func(*args)
         args, kwargs = tree_map_only(Tensor, self._fake, (args, kwargs or {}))
         self.observed.pushes &= func._schema.name not in _WRONG_PUSHFORWARD
         if self._draws(func, args, kwargs):
@@ -98,10 +105,14 @@ class _Observer(TorchDispatchMode):
                 "Use torch.where or a loop of fixed length"
             )
         numbers = _NUMBERS[(self.observed.branches - 1) // _EACH % len(_NUMBERS)]
-        if func is not torch.ops.aten._local_scalar_dense.default:
+        if func is not _VALUE:
             return bool(numbers)
         dtype = args[0].dtype
         return bool(numbers - 1) if dtype is torch.bool else float(numbers) if dtype.is_floating_point else numbers
+
+    def _is_constant(self, tensor: Tensor) -> bool:
+        written = {t.untyped_storage()._cdata for t in self.observed.captured}
+        return not isinstance(tensor, FakeTensor) and tensor.untyped_storage()._cdata not in written
 
     def _fake(self, tensor: Tensor) -> Tensor:
         if isinstance(tensor, FakeTensor):
@@ -149,7 +160,7 @@ def _written(func: Any, args: Any, kwargs: Any) -> Iterator[Tensor]:
 
 
 def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 @contextmanager
@@ -177,8 +188,7 @@ def runs_on_fakes(program: Runnable) -> bool:
     """Whether ``program`` gets to its end on fake tensors; whatever stops it, the caller has another way."""
     operands = [(spec.shape, spec.dtype) for spec in program.ins]
     try:
-        with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-            observe(program.run, operands)
+        observe(program.run, operands, Observed())
     except Exception:
         return False
     return True
@@ -202,14 +212,19 @@ def _observing() -> Iterator[None]:
 
 
 def observe(
-    function: Callable[[list[Tensor]], Any], operands: Sequence[tuple[tuple[int, ...], torch.dtype]]
-) -> tuple[Any, list[Tensor], Observed]:
-    """Run ``function`` once on fake operands of these shapes and dtypes: its result and operands, fake, and what it did."""
+    function: Callable[[list[Tensor]], Any],
+    operands: Sequence[tuple[tuple[int, ...], torch.dtype]],
+    observed: Observed,
+) -> tuple[Any, list[Tensor]]:
+    """Run ``function`` once on fake operands of these shapes and dtypes: its result, and the operands.
+
+    What it did is noted in ``observed``, as far as it got.
+    """
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
-    with fakes:
+    with own_modes(), fakes:
         tensors: list[Tensor] = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in operands]
-    observer = _Observer(fakes, tensors)
-    with _quiet(), _observing(), fakes, observer:
+    observer = _Observer(fakes, tensors, observed)
+    with own_modes(), _quiet(), _observing(), fakes, observer:
         try:
             result = function(tensors)
         except DynamicOutputShapeException as error:
@@ -217,4 +232,4 @@ def observe(
                 f"the shape that {error.func} gives depends on the values of its operand, and JAX needs every shape "
                 "beforehand; select with torch.where or a mask instead"
             ) from error
-    return result, tensors, observer.observed
+    return result, tensors

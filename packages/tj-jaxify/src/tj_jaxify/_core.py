@@ -31,3 +31,5 @@ if TYPE_CHECKING:
 else:
     core = _sibling("tj_core", "tj-core")
     core_tree = importlib.import_module(core.__name__ + "._tree")
+
+__all__ = ["core", "core_tree"]

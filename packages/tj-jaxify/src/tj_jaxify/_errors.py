@@ -5,21 +5,21 @@ from __future__ import annotations
 from ._core import core
 
 
-class BackendError(core.TJError, NotImplementedError):  # type: ignore[misc, name-defined]
+class BackendError(core.TJError, NotImplementedError):
     """The backend asked for is not there, or cannot run this function."""
 
 
-class RandomnessError(core.TJError, RuntimeError):  # type: ignore[misc, name-defined]
+class RandomnessError(core.TJError, RuntimeError):
     """The function draws random numbers, and no key was given for them."""
 
 
-class StateError(core.TJError, RuntimeError):  # type: ignore[misc, name-defined]
+class StateError(core.TJError, RuntimeError):
     """The function changes state that its JAX counterpart has no way to return."""
 
 
-class DataDependenceError(core.TJError, RuntimeError):  # type: ignore[misc, name-defined]
+class DataDependenceError(core.TJError, RuntimeError):
     """The shape or structure of a result depends on the values of the operands."""
 
 
-class ParameterError(core.TJError, ValueError):  # type: ignore[misc, name-defined]
+class ParameterError(core.TJError, ValueError):
     """Parameters or buffers that do not fit the module."""

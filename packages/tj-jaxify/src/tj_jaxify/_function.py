@@ -18,7 +18,7 @@ from ._core import core, core_tree
 from ._errors import BackendError, DataDependenceError, RandomnessError, StateError
 from ._primitive import torch_call_p
 from ._program import Call
-from ._spec import Spec, spec_of_array, spec_of_tensor
+from ._spec import Spec, spec_of_array, spec_of_tensor, x64
 
 Backend = Literal["auto", "torch", "xla"]
 
@@ -67,7 +67,7 @@ class _Tensor(NamedTuple):
 class _Operand(NamedTuple):
     """The place of an operand that the function gives back as it came: it does not pass through torch."""
 
-    index: int
+    position: int
 
 
 class Traced(NamedTuple):
@@ -82,7 +82,7 @@ class Traced(NamedTuple):
     def rebuild(self, arrays: Sequence[Any], operands: Sequence[Any]) -> Any:
         """The result, with arrays in the places of its tensors."""
         given = iter(arrays)
-        places = (operands[x.index] if isinstance(x, _Operand) else x for x in self.leaves)
+        places = (operands[x.position] if isinstance(x, _Operand) else x for x in self.leaves)
         return self.treedef.unflatten([next(given) if isinstance(x, _Tensor) else x for x in places])
 
 
@@ -128,7 +128,7 @@ class Jaxified:
         return _Static(leaf)
 
     def _traced(self, treedef: Any, row: tuple[Spec | _Static, ...], seeded: bool) -> Traced:
-        key = (treedef, row, seeded, jax.config.jax_enable_x64, torch.get_default_dtype())
+        key = (treedef, row, seeded, x64(), torch.get_default_dtype())
         with self._lock:
             traced = self._traces.get(key)
             if traced is None:
@@ -142,12 +142,12 @@ class Jaxified:
         ins = tuple(x for x in row if isinstance(x, Spec))
         dtypes = tuple(self._dtype(i, spec) for i, spec in enumerate(ins))
         flat = _Flat(self._function, self._name, treedef, row)
+        shapes = [(spec.shape, dtype) for spec, dtype in zip(ins, dtypes, strict=True)]
+        observed = Observed()
         try:
-            with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-                (tree, leaves), operands, observed = observe(
-                    flat.leaves, [(spec.shape, d) for spec, d in zip(ins, dtypes, strict=True)]
-                )
+            (tree, leaves), operands = observe(flat.leaves, shapes, observed)
         except Exception as error:
+            self._check(observed)  # what is refused anyhow may have been the cause
             given = ", ".join(f"{str(s.dtype).removeprefix('torch.')}{list(s.shape)}" for s in ins)
             error.add_note(f"tj_jaxify: while the shapes of {self._name} were inferred for the operands {given}")
             raise
@@ -186,7 +186,7 @@ class Jaxified:
 
     def _dtype(self, i: int, spec: Spec) -> torch.dtype:
         # While x64 is off JAX has no int64, and an int32 array stands for one: labels, indices, token ids.
-        narrow = spec.dtype is torch.int32 and not jax.config.jax_enable_x64
+        narrow = spec.dtype is torch.int32 and not x64()
         if narrow and i < len(self._declared) and self._declared[i] in (torch.int32, torch.int64):
             return self._declared[i]
         return torch.int64 if narrow else spec.dtype

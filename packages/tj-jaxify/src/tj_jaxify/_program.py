@@ -239,7 +239,9 @@ class Jvp:
         _load_forward_formulas()
         function = _restricted(self.inner, primals, self.wrt, self.of, functorch=True)
         tangents = [t.to(primals[i].dtype) for i, t in zip(self.wrt, tangents, strict=True)]
-        _, out = torch.func.jvp(function, tuple(primals[i] for i in self.wrt), tuple(tangents))
+        _, out = torch.func.jvp(  # type: ignore[misc]
+            function, tuple(primals[i] for i in self.wrt), tuple(tangents)
+        )
         return list(out)
 
     def _by_transposing_twice(self, primals: Tensors, tangents: Tensors, functorch: bool) -> list[Tensor]:
@@ -289,7 +291,9 @@ class Vjp:
 
     def _by_functorch(self, primals: Tensors, cotangents: Tensors) -> list[Tensor]:
         function = _restricted(self.inner, primals, self.wrt, self.of, functorch=True)
-        outs, pullback = torch.func.vjp(function, *(primals[i] for i in self.wrt))
+        outs, pullback = torch.func.vjp(  # type: ignore[misc]
+            function, *(primals[i] for i in self.wrt)
+        )
         return list(pullback(tuple(ct.to(out.dtype) for ct, out in zip(cotangents, outs, strict=True))))
 
     def _by_autograd(self, primals: Tensors, cotangents: Tensors) -> list[Tensor]:
@@ -308,8 +312,10 @@ class Vjp:
 
 
 def _conjugate(tensor: Tensor) -> Tensor:
-    # Not the lazy conj(): torch.func.vmap has no rule for some views of lazily conjugated tensors.
-    return tensor.conj_physical() if tensor.is_complex() else tensor
+    # Neither the lazy conj() nor conj_physical(): torch.func.vmap lacks the rules for _neg_view and conj_physical.
+    if not tensor.is_complex():
+        return tensor
+    return tensor.conj() if tensor.is_conj() else torch.complex(tensor.real, -tensor.imag)
 
 
 @cache

@@ -31,6 +31,11 @@ def dtype_named(name: str) -> torch.dtype:
     return _TORCH[name]
 
 
+def x64() -> bool:
+    """Whether JAX has 64-bit dtypes at the moment."""
+    return bool(jax.config.values["jax_enable_x64"])
+
+
 class Spec(NamedTuple):
     """Shape, and the torch dtype of the array on the JAX side (int32 where torch has int64 and x64 is off)."""
 
@@ -45,6 +50,10 @@ class Spec(NamedTuple):
     def aval(self) -> jax.core.ShapedArray:
         """The same as JAX's abstract value."""
         return jax.core.ShapedArray(self.shape, np.dtype(name_of(self.dtype)))
+
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """The same as a shape and dtype to ask JAX for."""
+        return jax.ShapeDtypeStruct(self.shape, np.dtype(name_of(self.dtype)))
 
     def lanes(self, size: int) -> Spec:
         """With a leading axis of ``size`` lanes."""
