@@ -6,7 +6,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "conformance" / "support"))
 
-from tjtest.packages import cells_in_markdown  # noqa: E402
+import torch_jax_interop  # noqa: E402
+from tjtest.packages import PACKAGES, cells_in_markdown  # noqa: E402
+
+
+def reexports_in_markdown() -> str:
+    """The names that torch_jax_interop has from each package, as links."""
+    rows = ["| from | names |", "| --- | --- |"]
+    for home in PACKAGES["torch_jax_interop"].siblings:
+        names = [name for name in torch_jax_interop.__all__ if getattr(torch_jax_interop, name).__module__ == home]
+        rows.append(f"| `{home}` | {', '.join(f'{{py:obj}}`~{home}.{name}`' for name in names)} |")
+    return "\n".join(rows)
+
 
 project = "torch-jax-interop"
 author = copyright = "the authors of torch-jax-interop"
@@ -17,7 +28,7 @@ exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["substitution", "colon_fence"]
 myst_heading_anchors = 3
-myst_substitutions = {"supported_versions": cells_in_markdown()}
+myst_substitutions = {"supported_versions": cells_in_markdown(), "reexports": reexports_in_markdown()}
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import Any, assert_type
 
+import flax.linen as nn
 import jax
 import torch
+import torch_jax_interop
 from tj_autograd import WrappedJaxFunction, WrappedJaxScalarFunction, jax_function_to_torch
 from tj_core import SharingError, TJError, collate, jax_to_torch, shares_memory, torch_to_jax
+from tj_flax import flax_to_torch, state_dict_to_variables, torch_to_linen, variables_to_state_dict
+from tj_func import grad, hessian, vmap
 from tj_jaxify import (
     load_jax_params,
     torch_function_to_jax,
@@ -65,3 +69,25 @@ def train_in_jax(model: torch.nn.Module, x: jax.Array) -> None:
     square = torch_function_to_jax(torch.square, backend="torch")
     assert out is not None
     assert square(x) is not None
+
+
+def transform(x: torch.Tensor) -> torch.Tensor:
+    per_sample: Callable[..., Any] = vmap(grad(lambda x: (x**2).sum()), in_dims=0, randomness="error")
+    curvature: torch.Tensor = hessian(torch.sum)(x)
+    out: torch.Tensor = per_sample(x)
+    return out + curvature.sum()
+
+
+def exchange_modules(module: nn.Module, variables: dict[str, Any], model: torch.nn.Module) -> nn.Module:
+    state: dict[str, torch.Tensor] = variables_to_state_dict(variables)
+    again: torch.nn.Module = flax_to_torch(module, state_dict_to_variables(state))
+    assert again.state_dict().keys()
+    return torch_to_linen(model)
+
+
+def all_in_one(x: torch.Tensor) -> jax.Array:
+    array: jax.Array = torch_jax_interop.torch_to_jax(x)
+    assert_type(torch_jax_interop.shares_memory(x, array), bool)
+    layer = torch_jax_interop.WrappedJaxFunction(predict, {"kernel": array})
+    assert_type(layer, WrappedJaxFunction)
+    return array
