@@ -12,7 +12,7 @@ tensor before the call returns, which waits for it, and nothing but outputs is c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -26,33 +26,33 @@ from ._legacy import Peeled, is_batched, over_batch
 from ._operator import Callee, handle_of, operator
 from ._outputs import Arrays, Constants, Mask, Outputs
 from ._reverse import Plan
+from ._sharing import SharedArrays, Tensors, residual_to_jax, residual_to_torch, to_jax, to_torch
 
-Tensors: TypeAlias = tuple[torch.Tensor, ...]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
-
-
-def to_jax(tensors: Sequence[torch.Tensor]) -> Arrays:
-    return tuple([core.torch_to_jax(t) for t in tensors])
-
-
-def to_torch(arrays: Sequence[jax.Array]) -> Tensors:
-    return tuple([core.jax_to_torch(a) for a in arrays])
 
 
 class Call:
     """One call of a flat function: what goes in beside the tensors, and what comes out beside them."""
 
-    __slots__ = ("constants", "flat", "meta", "opaque", "smooth", "total", "x64")
+    __slots__ = ("constants", "flat", "meta", "opaque", "shared", "smooth", "total", "x64")
 
-    def __init__(self, flat: Flat, constants: Constants, x64: bool) -> None:
-        self.flat, self.constants, self.x64 = flat, constants, x64
+    def __init__(self, flat: Flat, constants: Constants, x64: bool, shared: SharedArrays | None = None) -> None:
+        self.flat, self.constants, self.x64, self.shared = flat, constants, x64, shared
         self.meta: Any = None
         self.opaque: tuple[Any, ...] = ()
         self.smooth = self.total = 0  # how many outputs are differentiable, and how many there are
 
     def run(self, tensors: Tensors) -> Tensors:
         """Execute; the tensors are the smooth outputs, then the rest."""
-        return self.take(self.flat.run(self.constants, to_jax(tensors)))
+        return self.take(self.flat.run(self.constants, self.arrays(tensors)))
+
+    def arrays(self, tensors: Iterable[torch.Tensor], places: Iterable[int] | None = None) -> Arrays:
+        """The arrays over tensors that are the arguments at ``places``, by default all of them."""
+        if self.shared is None:
+            return to_jax(tensors)
+        get = self.shared.get
+        pairs = enumerate(tensors) if places is None else zip(places, tensors, strict=True)
+        return tuple([get(place, tensor) for place, tensor in pairs])
 
     def record(self, tensors: Tensors) -> Tensors:
         """:meth:`run` as one operator, for a dispatch mode to see; see :mod:`._operator`."""
@@ -171,12 +171,12 @@ class PlainCall(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Call, mask: Mask, *tensors: torch.Tensor) -> Tensors:
-        out, residuals, opaque, plan = call.flat.forward(mask)(call.constants, to_jax(tensors))
+        out, residuals, opaque, plan = call.flat.forward(mask)(call.constants, call.arrays(tensors))
         output = call.take(out)
         ctx.call, ctx.plan, ctx.opaque = call, plan, opaque
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[call.smooth :])
-        _save(ctx, plan, tensors, output, to_torch(residuals))
+        _save(ctx, plan, tensors, output, tuple([residual_to_torch(r) for r in residuals]))
         return output
 
     @staticmethod
@@ -193,7 +193,7 @@ class PlainCall(torch.autograd.Function):
                 flat = call.flat.vjp(needed, present)
                 return _spread(needed, call.derived(flat, (*_inputs(ctx, saved), *given)), 2)
             backward = ctx.plan.backward(needed, present)
-            gradients = to_torch(backward(call.constants, to_jax(saved), ctx.opaque, to_jax(given)))
+            gradients = to_torch(backward(call.constants, _arrays(ctx, saved), ctx.opaque, to_jax(given)))
         if not keeps_graph():
             ctx.unread = ()
         return _spread(needed, gradients, 2)
@@ -208,6 +208,17 @@ def _save(ctx: Any, plan: Plan, tensors: Tensors, output: Tensors, residuals: Te
     """
     ctx.save_for_backward(*[tensors[i] for i in plan.arrays], *[output[i] for i in plan.outputs], *residuals)
     ctx.unread = [(i, t, t._version) for i, t in enumerate(tensors) if i not in plan.arrays]
+
+
+def _arrays(ctx: Any, saved: Tensors) -> Arrays:
+    """What :func:`_save` saved, for JAX."""
+    places, outputs = ctx.plan.arrays, len(ctx.plan.arrays) + len(ctx.plan.outputs)
+    inputs, residuals = saved[: len(places)], saved[outputs:]
+    return (
+        *ctx.call.arrays(inputs, places),
+        *to_jax(saved[len(places) : outputs]),
+        *[residual_to_jax(r) for r in residuals],
+    )
 
 
 def _inputs(ctx: Any, saved: Tensors) -> Tensors:

@@ -14,6 +14,7 @@ from ._flat import Flat
 from ._outputs import CACHE_SIZE, Arrays, Constants, Outputs
 from ._pickling import Portable, is_named
 from ._results import collect
+from ._sharing import SharedArrays
 
 
 class JaxFunction:
@@ -49,8 +50,12 @@ class JaxFunction:
 
     @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(None, args, kwargs)
+
+    def call(self, shared: SharedArrays | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it; ``shared`` holds the arrays of an owner whose tensors come first in each call."""
         structure, tensors, constants = split(self._signature, args, kwargs)
-        call = Call(self._flat(structure), constants, x64_enabled())
+        call = Call(self._flat(structure), constants, x64_enabled(), shared)
         out = apply(call, tensors)
         return call.meta.rebuild(out, call.opaque)
 

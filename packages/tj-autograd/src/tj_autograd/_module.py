@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
+from ._compat import untraced
 from ._core import core
 from ._function import JaxFunction
 from ._names import ROOT, Path, named_leaves
 from ._pickling import Portable
+from ._sharing import SharedArrays
 
 
 class _Over:
@@ -105,6 +107,7 @@ class WrappedJaxFunction(torch.nn.Module):
         leaves, treedef = named_leaves(jax_params)
         skeleton = jax.tree_util.tree_unflatten(treedef, range(len(leaves)))
         self._function = JaxFunction(_Over(jax_function, skeleton), has_aux, (), (), self._scalar)
+        self._shared = SharedArrays()
         self._leaves: list[tuple[Path | None, Any]] = []  # (path of the tensor, None), or (None, what stays as it is)
         tensors: dict[int, torch.Tensor] = {}
         for path, leaf in leaves:
@@ -131,9 +134,14 @@ class WrappedJaxFunction(torch.nn.Module):
         """Whether the function returns ``(out, aux)``."""
         return self._function.has_aux
 
+    @untraced
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         leaves = tuple([fixed if path is None else find(self, path) for path, fixed in self._leaves])
-        return self._function(leaves, *args, **kwargs)
+        return self._function.call(self._shared, (leaves, *args), kwargs)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self._shared.clear()  # the parameters may move, and their old memory be needed
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         return repr(self.jax_function)
