@@ -11,5 +11,4 @@ if importlib.util.find_spec("flax") is None:
 
 from flax import errors as errors
 from flax import linen as linen
-from flax import nnx as nnx
 from flax.core import unfreeze as unfreeze

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from ._core import core
-from ._flax import linen, nnx, unfreeze
+from ._flax import linen, unfreeze
 from ._state import leaves_of
 
 
@@ -16,13 +17,18 @@ def check_linen_module(module: Any) -> linen.Module:
     """``module``, if it is an instance of a linen module."""
     if isinstance(module, linen.Module):
         return module
-    if isinstance(module, nnx.Module):
+    if _is_nnx(module):
         raise core.UnsupportedKindError(
             f"module: {type(module).__name__} is a flax.nnx module, and only flax.linen modules are supported yet; "
             "split it with nnx.split and wrap the pure function with tj_autograd.WrappedJaxFunction"
         )
     hint = "; make an instance of it" if isinstance(module, type) and issubclass(module, linen.Module) else ""
     raise core.UnsupportedKindError(f"module: expected a flax.linen.Module, found {module!r}{hint}")
+
+
+def _is_nnx(module: Any) -> bool:
+    nnx = sys.modules.get("flax.nnx")  # not imported for this: it brings optax
+    return nnx is not None and isinstance(module, nnx.Module)
 
 
 def check_variables(variables: Any) -> dict[str, Any]:
