@@ -7,6 +7,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "conformance" / "support"))
 
 import torch_jax_interop  # noqa: E402
+from tj_core._dtypes import TABLE as dtype_table  # noqa: E402
 from tjtest.packages import PACKAGES, cells_in_markdown  # noqa: E402
 
 
@@ -19,6 +20,19 @@ def reexports_in_markdown() -> str:
     return "\n".join(rows)
 
 
+def dtypes_in_markdown() -> str:
+    """tj_core's own table of dtypes; rows that differ in nothing but the name are one."""
+    merged: dict[tuple[str, str | None, str], list[str]] = {}
+    for row in dtype_table:
+        merged.setdefault((row.passage, row.narrowed, row.reason), []).append(f"`{row.name}`")
+    words = {"share": "shared", "narrow": "shared; narrowed", "bits": "bits", "refuse": "refused"}
+    rows = ["| dtype | how it crosses |", "| --- | --- |"]
+    for (passage, narrowed, reason), names in merged.items():
+        note = f" to `{narrowed}` without x64" if narrowed else f": {reason}" if reason else ""
+        rows.append(f"| {', '.join(names)} | {words[passage]}{note} |")
+    return "\n".join(rows)
+
+
 project = "torch-jax-interop"
 author = copyright = "the authors of torch-jax-interop"
 html_theme = "furo"
@@ -28,7 +42,11 @@ exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["substitution", "colon_fence"]
 myst_heading_anchors = 3
-myst_substitutions = {"supported_versions": cells_in_markdown(), "reexports": reexports_in_markdown()}
+myst_substitutions = {
+    "supported_versions": cells_in_markdown(),
+    "reexports": reexports_in_markdown(),
+    "dtypes": dtypes_in_markdown(),
+}
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
