@@ -38,7 +38,8 @@ ALIASING: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", ALIASING)
 def test_results_alias_nothing(name: str, grad: bool) -> None:
     x, y = torch.ones(64, 64, requires_grad=grad), torch.ones(64, 64, requires_grad=grad)
-    out = wrap(ALIASING[name])(x, y)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        out = wrap(ALIASING[name])(x, y)
     out = out if isinstance(out, tuple) else (out,)
     saved = next((t.grad_fn.saved_tensors for t in out if t.grad_fn is not None), ())
     own = [t for t in saved if not any(t is s or t.data_ptr() == s.data_ptr() for s in (x, y, *out))]
@@ -254,6 +255,20 @@ def test_saved_tensors_are_freed_by_the_backward() -> None:
     gc.collect()
     assert [ref() for ref in alive] == [None, None]
     assert out.item() == pytest.approx(3 * (torch.sin(torch.tensor(1.0)).item() + 1))
+
+
+def test_residuals_are_freed_by_the_backward() -> None:
+    gc.collect()
+    alive = len(jax.live_arrays())
+    x = torch.ones(3, requires_grad=True)
+    loss = wrap(lambda x: jnp.sin(jnp.sin(x)))(x).sum()
+    assert len(jax.live_arrays()) > alive
+    loss.backward(retain_graph=True)
+    loss.backward()
+    x.grad = None  # its memory is JAX's too
+    gc.collect()
+    assert len(jax.live_arrays()) == alive
+    assert loss.grad_fn is not None
 
 
 def test_a_graph_that_is_dropped_frees_its_tensors_at_once() -> None:

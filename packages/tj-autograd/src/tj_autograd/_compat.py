@@ -94,6 +94,15 @@ def _probe_plain() -> Callable[[], bool]:
     return plain
 
 
+def _probe_unwatched() -> Callable[[], bool]:
+    """A test that no hook wants to see what is saved, and that a backward can tell when to let go of it."""
+    autograd: Any = getattr(torch._C, "_autograd", None)
+    top: Callable[[bool], Any] | None = getattr(autograd, "_top_saved_tensors_default_hooks", None)
+    if top is None or not hasattr(autograd, "_get_current_graph_task_keep_graph"):
+        return _never
+    return lambda: top(True) is None
+
+
 def _probe_keeps_graph() -> Callable[[], bool]:
     """A test, inside a backward, for ``retain_graph=True``; True where torch cannot say."""
     probe: Callable[[], bool] | None = getattr(
@@ -105,4 +114,5 @@ def _probe_keeps_graph() -> Callable[[], bool]:
 in_old_batching: Callable[[], bool] = _probe_old_batching()
 in_dispatch_mode: Callable[[], bool] = _probe_dispatch_mode()
 is_plain: Callable[[], bool] = _probe_plain()
+saves_unwatched: Callable[[], bool] = _probe_unwatched()
 keeps_graph: Callable[[], bool] = _probe_keeps_graph()

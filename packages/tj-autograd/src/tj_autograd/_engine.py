@@ -19,14 +19,23 @@ from typing import Any, TypeAlias
 import jax
 import torch
 
-from ._compat import enable_x64, in_dispatch_mode, in_old_batching, is_plain, keeps_graph, untraced, x64_enabled
+from ._compat import (
+    enable_x64,
+    in_dispatch_mode,
+    in_old_batching,
+    is_plain,
+    keeps_graph,
+    saves_unwatched,
+    untraced,
+    x64_enabled,
+)
 from ._core import core
 from ._flat import Flat
 from ._legacy import Peeled, is_batched, over_batch
 from ._operator import Callee, handle_of, operator
 from ._outputs import Arrays, Constants, Mask, Outputs
 from ._reverse import Plan
-from ._sharing import SharedArrays, Tensors, residual_to_jax, residual_to_torch, to_jax, to_torch
+from ._sharing import SharedArrays, Tensors, to_jax, to_torch
 
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
 
@@ -174,9 +183,10 @@ class PlainCall(torch.autograd.Function):
         out, residuals, opaque, plan = call.flat.forward(mask)(call.constants, call.arrays(tensors))
         output = call.take(out)
         ctx.call, ctx.plan, ctx.opaque = call, plan, opaque
+        ctx.residuals, visible = _hold(residuals)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[call.smooth :])
-        _save(ctx, plan, tensors, output, tuple([residual_to_torch(r) for r in residuals]))
+        _save(ctx, plan, tensors, output, visible)
         return output
 
     @staticmethod
@@ -195,8 +205,20 @@ class PlainCall(torch.autograd.Function):
             backward = ctx.plan.backward(needed, present)
             gradients = to_torch(backward(call.constants, _arrays(ctx, saved), ctx.opaque, to_jax(given)))
         if not keeps_graph():
-            ctx.unread = ()
+            ctx.unread = ctx.residuals = ()
         return _spread(needed, gradients, 2)
+
+
+def _hold(residuals: Arrays) -> tuple[Arrays, Tensors]:
+    """The residuals as arrays to keep, or as tensors to save.
+
+    NOTE [Residuals are tensors where somebody looks]: saved-tensor hooks (checkpointing, offloading) must see them.
+    Else they stay arrays, which no one can write to, and are let go of when torch frees what it saved.
+    """
+    if not saves_unwatched():
+        return (), to_torch(residuals)
+    jax.block_until_ready(residuals)  # See NOTE [No computation outlives its call].
+    return residuals, ()
 
 
 def _save(ctx: Any, plan: Plan, tensors: Tensors, output: Tensors, residuals: Tensors) -> None:
@@ -212,13 +234,9 @@ def _save(ctx: Any, plan: Plan, tensors: Tensors, output: Tensors, residuals: Te
 
 def _arrays(ctx: Any, saved: Tensors) -> Arrays:
     """What :func:`_save` saved, for JAX."""
-    places, outputs = ctx.plan.arrays, len(ctx.plan.arrays) + len(ctx.plan.outputs)
-    inputs, residuals = saved[: len(places)], saved[outputs:]
-    return (
-        *ctx.call.arrays(inputs, places),
-        *to_jax(saved[len(places) : outputs]),
-        *[residual_to_jax(r) for r in residuals],
-    )
+    places = ctx.plan.arrays
+    inputs, others = saved[: len(places)], saved[len(places) :]
+    return *ctx.call.arrays(inputs, places), *to_jax(others), *ctx.residuals
 
 
 def _inputs(ctx: Any, saved: Tensors) -> Tensors:

@@ -19,8 +19,6 @@ from ._outputs import Arrays
 
 Tensors: TypeAlias = tuple[torch.Tensor, ...]
 
-_ATTRIBUTE = "_tj_array"
-
 
 def to_jax(tensors: Iterable[torch.Tensor]) -> Arrays:
     """An array over, or a finished copy of, each tensor."""
@@ -30,19 +28,6 @@ def to_jax(tensors: Iterable[torch.Tensor]) -> Arrays:
 def to_torch(arrays: Sequence[jax.Array]) -> Tensors:
     """A tensor over each array, once it is computed."""
     return tuple([core.jax_to_torch(a) for a in arrays])
-
-
-def residual_to_torch(array: jax.Array) -> torch.Tensor:
-    """A tensor to be saved for the backward, which remembers the array that it is."""
-    tensor: torch.Tensor = core.jax_to_torch(array)
-    setattr(tensor, _ATTRIBUTE, array)
-    return tensor
-
-
-def residual_to_jax(tensor: torch.Tensor) -> jax.Array:
-    """The array again; a saved-tensor hook may have put another tensor in the place of the one that was saved."""
-    array: jax.Array | None = getattr(tensor, _ATTRIBUTE, None)
-    return core.torch_to_jax(tensor) if array is None else array
 
 
 class SharedArrays:
