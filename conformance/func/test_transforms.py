@@ -57,6 +57,11 @@ def pushed(F: Any, f: Function, args: tuple[Any, ...]) -> Any:
     return F.jvp(f, args, (args[0] * 2, {"w": args[1]["w"] * 3}))
 
 
+def linearized(F: Any, f: Function, args: tuple[Any, ...]) -> Any:
+    out, jvp_fn = F.linearize(f, *args)
+    return out, jvp_fn(args[0] * 2, {"w": args[1]["w"] * 3})
+
+
 def mapped(F: Any, f: Function, args: tuple[Any, ...]) -> Any:
     rows = {"w": args[1]["w"][None, :] * args[0][:, None]}
     return F.vmap(f, in_dims=(None, {"w": 1}), out_dims=2)(args[0], rows)
@@ -73,6 +78,7 @@ USES: dict[str, tuple[Twins, Use]] = {
     "vjp with aux": (AUX, lambda F, f, args: F.vjp(f, *args, has_aux=True)[::2]),
     "jvp": (VECTOR, pushed),
     "jvp with aux": (AUX, lambda F, f, args: F.jvp(f, args, args, has_aux=True)),
+    "linearize": (VECTOR, linearized),
     "jacrev": (VECTOR, lambda F, f, args: F.jacrev(f, argnums=(0, 1))(*args)),
     "jacrev with aux": (AUX, lambda F, f, args: F.jacrev(f, has_aux=True)(*args)),
     "jacfwd": (VECTOR, lambda F, f, args: F.jacfwd(f, argnums=1)(*args)),
@@ -97,6 +103,7 @@ def agree(found: Any, expected: Any, kind: type) -> None:
         assert_close(leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, other.detach())
 
 
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch.func.linearize, from torch.fx
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch.func in forward mode, for the oracle
 @pytest.mark.parametrize("values", ["tensors", "arrays"])
 @pytest.mark.parametrize("written", Twins._fields)

@@ -9,6 +9,7 @@ from ._jacobians import jacrev as jacrev
 from ._modules import functional_call as functional_call
 from ._modules import stack_module_state as stack_module_state
 from ._products import jvp as jvp
+from ._products import linearize as linearize
 from ._products import vjp as vjp
 from ._vmap import vmap as vmap
 
@@ -23,6 +24,7 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
     "stack_module_state",
     "vjp",
     "vmap",

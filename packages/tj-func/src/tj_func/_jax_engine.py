@@ -110,6 +110,15 @@ def jvp(function: Function, has_aux: bool) -> Function:
     return run
 
 
+def linearize(function: Function) -> Function:
+    def run(*primals: Any) -> Any:
+        for number, primal in enumerate(primals):
+            _check_smooth(f"linearize: primal {number}", primal)
+        return jax.linearize(function, *primals)
+
+    return run
+
+
 def _matched(name: str, what: str, tree: Any, like: str, example: Any) -> Any:
     """``tree``, if it has the structure and the shapes of ``example``; cast to its dtypes."""
     measures: dict[str, Callable[[Any], Any]] = {

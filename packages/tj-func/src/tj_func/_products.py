@@ -97,3 +97,34 @@ def _jvp_in_jax(function: Function, strict: bool, has_aux: bool) -> Function:
 
 def _on_primals(function: Function) -> Function:
     return lambda primals, tangents: function(*primals)
+
+
+def linearize(
+    func: Callable[..., Any], *primals: Any, framework: Framework | None = None
+) -> tuple[Any, Callable[..., Any]]:
+    """The output of a function, and the linear function that is its derivative there.
+
+    Args:
+        func: a torch function, a JAX function or a mixture; see :func:`grad`.
+        primals: its arguments: trees of floating-point or complex values.
+        framework: see :func:`grad`.
+
+    Returns:
+        ``(out, jvp_fn)``: ``jvp_fn(*tangents)`` is what :func:`jvp` gives for these tangents, without computing the
+        function again.
+
+    Raises:
+        RuntimeError: a primal is an integer.
+
+    >>> import jax.numpy as jnp
+    >>> out, jvp_fn = linearize(jnp.sin, jnp.array(0.0))
+    >>> jvp_fn(jnp.array(2.0)).item()
+    2.0
+    """
+    transform = Transform(_linearize_in_torch, engine.linearize)
+    return transformed(func, transform, framework)(*primals)  # type: ignore[no-any-return]
+
+
+def _linearize_in_torch(function: Function) -> Function:
+    run = in_forward_mode(torch.func.linearize)
+    return lambda *primals: run(function, *primals)

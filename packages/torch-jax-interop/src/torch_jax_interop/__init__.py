@@ -30,6 +30,7 @@ from ._siblings import jacrev as jacrev
 from ._siblings import jax_function_to_torch as jax_function_to_torch
 from ._siblings import jax_to_torch as jax_to_torch
 from ._siblings import jvp as jvp
+from ._siblings import linearize as linearize
 from ._siblings import load_jax_params as load_jax_params
 from ._siblings import shares_memory as shares_memory
 from ._siblings import stack_module_state as stack_module_state
@@ -76,6 +77,7 @@ __all__ = [
     "jax_function_to_torch",
     "jax_to_torch",
     "jvp",
+    "linearize",
     "load_jax_params",
     "shares_memory",
     "stack_module_state",

@@ -40,6 +40,7 @@ hessian = func.hessian
 jacfwd = func.jacfwd
 jacrev = func.jacrev
 jvp = func.jvp
+linearize = func.linearize
 stack_module_state = func.stack_module_state
 vjp = func.vjp
 vmap = func.vmap
