@@ -34,8 +34,9 @@ def grad(
         called. The result can be transformed again, on either side.
 
     Raises:
-        RuntimeError: (``TransformError`` from JAX) the output is no scalar, an argument is an integer, or ``argnums``
-            does not fit. UnsupportedKindError: tensors and arrays among the arguments.
+        RuntimeError: the output is no scalar, an argument is an integer, or ``argnums`` does not fit (for arrays it is a
+            ``TransformError``, which is one).
+        UnsupportedKindError: tensors and arrays are both among the arguments.
 
     >>> import jax.numpy as jnp, torch
     >>> grad(torch.sin)(torch.tensor(0.0))

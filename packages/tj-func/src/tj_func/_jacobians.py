@@ -40,7 +40,7 @@ def jacrev(
         the shape (M..., N...); trees give trees of such, that of the output outside, that of the argument inside.
 
     Raises:
-        RuntimeError: as :func:`grad`. TransformError: ``chunk_size`` with arrays.
+        RuntimeError: as :func:`grad`, and for ``chunk_size`` with arrays.
 
     >>> import torch
     >>> jacrev(torch.sin)(torch.zeros(2))
