@@ -30,8 +30,8 @@ class _Apply:
         except _MISSING_STATE as error:
             raise core.UnsupportedKindError(
                 f"module: {type(self.module).__name__} uses state or random numbers besides its parameters, which is "
-                f"not supported yet ({type(error).__name__}, see above); random numbers can be switched off by the module's "
-                "own argument, as in deterministic=True"
+                f"not supported yet ({type(error).__name__}, see above); random numbers can be switched off by the "
+                "module's own argument, as in deterministic=True"
             ) from error
 
     def __repr__(self) -> str:

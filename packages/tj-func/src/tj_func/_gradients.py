@@ -34,8 +34,8 @@ def grad(
         called. The result can be transformed again, on either side.
 
     Raises:
-        RuntimeError: the output is no scalar, an argument is an integer, or ``argnums`` does not fit (for arrays it is a
-            ``TransformError``, which is one).
+        RuntimeError: the output is no scalar, an argument is an integer, or ``argnums`` does not fit. For arrays
+            it is a ``TransformError``, which is one.
         UnsupportedKindError: tensors and arrays are both among the arguments.
 
     >>> import jax.numpy as jnp, torch
