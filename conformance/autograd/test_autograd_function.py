@@ -391,6 +391,11 @@ def test_a_lambda_does_not_pickle_and_says_so() -> None:
         pickle.dumps(wrap(lambda x: x))
 
 
+def test_a_round_trip_gives_the_function_back() -> None:
+    assert tj_core.torch_to_jax(wrap(module_level)) is module_level
+    assert tj_core.jax_to_torch(wrap(module_level))(torch.zeros(1), torch.ones(1)).item() == 1
+
+
 def test_as_a_method() -> None:
     class Model:
         scale = 3.0

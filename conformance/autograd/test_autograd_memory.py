@@ -271,6 +271,18 @@ def test_residuals_are_freed_by_the_backward() -> None:
     assert loss.grad_fn is not None
 
 
+def test_a_module_does_not_keep_its_inputs_nor_parameters_that_it_left() -> None:
+    module = tj_autograd.WrappedJaxFunction(lambda w, x: x @ w, jnp.ones((64, 64)))
+    x = torch.ones(64, 64)
+    old = weakref.ref(module.get_parameter("params.0").data.untyped_storage())
+    alive = len(jax.live_arrays())
+    module(x)
+    assert len(jax.live_arrays()) == alive + 1  # the array over the parameter
+    module.double().float()
+    assert len(jax.live_arrays()) == alive
+    assert old() is None
+
+
 def test_a_graph_that_is_dropped_frees_its_tensors_at_once() -> None:
     gc.disable()
     try:

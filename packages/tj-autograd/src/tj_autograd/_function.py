@@ -9,6 +9,7 @@ from typing import Any
 
 from ._arguments import Signature, Structure, split
 from ._compat import untraced, x64_enabled
+from ._core import core_callables
 from ._engine import Call, apply
 from ._flat import Flat
 from ._outputs import CACHE_SIZE, Arrays, Constants, Outputs
@@ -37,6 +38,7 @@ class JaxFunction:
         self._fn, self._has_aux, self._scalar = fn, has_aux, scalar
         self._static = (static_argnums, static_argnames)
         self._signature = Signature(fn, static_argnums, static_argnames)
+        core_callables.mark_origin(self, fn, "jax")  # so that tj_core.torch_to_jax gives fn back
         self._flat = functools.lru_cache(CACHE_SIZE)(self._make_flat)
 
     def _make_flat(self, structure: Structure) -> Flat:

@@ -107,7 +107,6 @@ class WrappedJaxFunction(torch.nn.Module):
         leaves, treedef = named_leaves(jax_params)
         skeleton = jax.tree_util.tree_unflatten(treedef, range(len(leaves)))
         self._function = JaxFunction(_Over(jax_function, skeleton), has_aux, (), (), self._scalar)
-        self._shared = SharedArrays()
         self._leaves: list[tuple[Path | None, Any]] = []  # (path of the tensor, None), or (None, what stays as it is)
         tensors: dict[int, torch.Tensor] = {}
         for path, leaf in leaves:
@@ -121,6 +120,7 @@ class WrappedJaxFunction(torch.nn.Module):
                 tensors[id(leaf)] = tensor
             place(self, path, tensor)
             self._leaves.append((path, None))
+        self._shared = SharedArrays(sum(path is not None for path, _ in self._leaves))
 
     @property
     def jax_function(self) -> Callable[..., Any]:

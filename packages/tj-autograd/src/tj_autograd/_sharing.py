@@ -31,21 +31,25 @@ def to_torch(arrays: Sequence[jax.Array]) -> Tensors:
 
 
 class SharedArrays:
-    """The arrays over the tensors that come at the same places in every call; see the NOTE above.
+    """The arrays over the first ``count`` tensors of every call, which are its owner's; see the NOTE above.
 
     It is empty in every copy and pickle of its owner.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
+        self._count = count
         self._kept: dict[int, tuple[Any, jax.Array]] = {}
 
     def get(self, place: int, tensor: torch.Tensor) -> jax.Array:
         """The array over ``tensor``, which is the argument number ``place``."""
+        if place >= self._count:
+            array: jax.Array = core.torch_to_jax(tensor)
+            return array
         state = (id(tensor), tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         kept = self._kept.get(place)
         if kept is not None and kept[0] == state:
             return kept[1]
-        array: jax.Array = core.torch_to_jax(tensor)
+        array = core.torch_to_jax(tensor)
         if tensor.is_cpu and tensor.data_ptr() == array.unsafe_buffer_pointer():
             self._kept[place] = state, array
         else:
@@ -57,4 +61,4 @@ class SharedArrays:
         self._kept.clear()
 
     def __reduce__(self) -> Any:
-        return SharedArrays, ()
+        return SharedArrays, (self._count,)
