@@ -4,13 +4,13 @@ import functools
 
 import pytest
 from tjtest import subject
-from tjtest.packages import PACKAGES, libraries
+from tjtest.packages import PACKAGES, modules_beside
 from tjtest.watch import Observed, observe
 
 
 @functools.cache
 def seen(name: str) -> Observed:
-    [report] = observe([subject.PREFIX + name], beside=libraries(name))
+    [report] = observe([subject.PREFIX + name], beside=modules_beside(name))
     return report
 
 

@@ -40,6 +40,12 @@ def libraries(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(own))
 
 
+def modules_beside(name: str) -> list[str]:
+    """What a user of the package has imported anyway; what these import in their turn is not the package's doing."""
+    parts = {"flax": ("flax.linen", "flax.nnx")}
+    return [module for library in libraries(name) for module in parts.get(library, (library,))]
+
+
 def cells() -> dict[str, dict[str, str]]:
     """The table of supported versions: name of the cell -> python, torch, jax, flax."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())

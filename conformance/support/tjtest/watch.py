@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -61,7 +61,7 @@ _STATE: dict[str, Callable[[], Any]] = {
 }
 
 
-def _attributes(roots: Sequence[str]) -> dict[tuple[str, str], Any]:
+def _attributes(roots: Set[str]) -> dict[tuple[str, str], Any]:
     """Every attribute of every loaded module under ``roots``, and of every class defined in them."""
     found: dict[tuple[str, str], Any] = {}
     for name, module in list(sys.modules.items()):
@@ -113,7 +113,7 @@ def _top_level() -> set[str]:
     return {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
 
 
-def watch(module: str, roots: Sequence[str]) -> Observed:
+def watch(module: str, roots: Set[str]) -> Observed:
     """Import ``module`` in this process, and say what else happened."""
     loaded, attributes = _top_level(), _attributes(roots)
     state = {part: read() for part, read in _STATE.items()}
@@ -134,12 +134,13 @@ modules, beside = json.loads(sys.argv[1])
 for name in beside:
     importlib.import_module(name)
 from tjtest.watch import watch
-print(json.dumps([watch(module, [*beside, "jaxlib", "numpy"]) for module in modules]))
+roots = {name.partition(".")[0] for name in beside} | {"jaxlib", "numpy"}
+print(json.dumps([watch(module, roots) for module in modules]))
 """
 
 
 def observe(modules: Sequence[str], *, beside: Sequence[str], paths: Sequence[Path] = ()) -> list[Observed]:
-    """Watch the modules, in turn, in a new interpreter in which the libraries ``beside`` are loaded already."""
+    """Watch the modules, in turn, in a new interpreter in which the modules ``beside`` are loaded already."""
     support = Path(__file__).parents[1]
     path = os.pathsep.join([*map(str, [*paths, support]), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = run_python(_CHILD, json.dumps([list(modules), list(beside)]), env={"PYTHONPATH": path})
