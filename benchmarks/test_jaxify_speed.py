@@ -1,4 +1,4 @@
-"""A torch module called from JAX, beside torch eager; the floor is a bare buffer_callback around the same torch call."""
+"""A torch module called from JAX, beside torch eager; the floor is a bare buffer_callback around the same call."""
 
 from functools import partial
 
