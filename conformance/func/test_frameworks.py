@@ -84,6 +84,25 @@ def test_functions_that_were_converted_before(function: Any, x: Any) -> None:
     assert_close(tj_func.jacrev(tj_func.vmap(tj_func.grad(function)))(x), torch.diag(-torch.sin(X)))
 
 
+@pytest.mark.parametrize("function", [lambda x: torch.sin(x), lambda x: jnp.sin(x)], ids=["torch", "jax"])
+def test_a_transform_of_a_transform_is_of_either_side_whenever_it_is_made(function: Any) -> None:
+    gradient = tj_func.grad(function)
+    for x in (X, A, X):  # what is found out on the way must not bind the outer transform
+        assert_close(tj_func.vmap(gradient)(x), torch.cos(X))
+        assert_close(tj_func.jacrev(tj_func.vmap(tj_func.grad(gradient)))(x), torch.diag(-torch.cos(X)))
+
+
+def test_nothing_of_jax_runs_inside_a_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A function that was converted from JAX is taken back there, not called back: that can deadlock.
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("carried into JAX as a torch function")
+
+    monkeypatch.setattr(subject("tj_func._core").jaxify, "torch_function_to_jax", refuse)
+    gradient = tj_func.grad(tj_autograd.jax_function_to_torch(lambda x: jnp.sin(x)))
+    for x in (A, X, A):
+        assert_close(tj_func.vmap(gradient)(x), torch.cos(X))
+
+
 def test_a_mixture_through_the_wrappers() -> None:
     layer = tj_autograd.jax_function_to_torch(lambda x: jnp.tanh(x))
     loss = tj_jaxify.torch_function_to_jax(lambda x: torch.square(x).sum())
@@ -124,7 +143,7 @@ def test_what_was_found_out_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("x", [X, A], ids=["tensor", "array"])
-def test_only_numbers_are_for_jax(x: Any) -> None:
+def test_numbers_go_where_the_innermost_function_is(x: Any) -> None:
     assert float(tj_func.grad(lambda x: x * x)(3.0)) == 6.0
     with pytest.raises(ValueError, match="must be Tensor"):
         tj_func.grad(torch.sin)(3.0)

@@ -45,13 +45,17 @@ class Carried:
         check_framework(framework)
         if not callable(function):
             raise TypeError(f"func: expected a function, found {function!r}")
-        self.function, self.transform, self.framework = function, transform, framework or native_framework(function)
+        self.function, self.transform = function, transform
+        self.inner = _carried_by(function)  # of a function that is itself transformed, and carries itself
+        self.origin = None if self.inner else _origin_of(function)
+        self.framework = framework or (None if self.inner or self.origin else framework_of(function))
         self.forms: dict[tuple[Framework, bool], Function] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        side = framework_of_values(args, kwargs) or self.framework or "jax"  # torch.func takes no Python numbers
-        if self.framework is not None:
-            return self.form(side, native=side == self.framework)(*args, **kwargs)
+        side = framework_of_values(args, kwargs) or self.known() or "jax"  # torch.func takes no Python numbers
+        if self.inner or self.origin or self.framework:
+            native = self.inner is not None or (self.origin is None and self.framework == side)
+            return self.form(side, native)(*args, **kwargs)
         try:
             return self.form(side, native=True)(*args, **kwargs)
         except Exception as error:
@@ -65,6 +69,12 @@ class Carried:
         self.framework = _other(side)
         return self.form(side, native=False)(*args, **kwargs)
 
+    def known(self) -> Framework | None:
+        """The framework that the innermost function is written in, as far as it is known."""
+        if self.inner is not None:
+            return self.inner.known()
+        return self.framework if self.origin is None else self.origin.framework
+
     def form(self, side: Framework, native: bool) -> Function:
         """The transformed function for values of ``side``; its own function is of that side if it is ``native``."""
         key = side, native
@@ -77,16 +87,18 @@ class Carried:
         return transform(self.function if native else self._carried(side))
 
     def _carried(self, side: Framework) -> Function:
-        function, framework = _origin(self.function)
-        if framework == side:
-            return function
-        return autograd.jax_function_to_torch(function) if side == "torch" else _in_jax(function)
+        if self.origin is not None and self.origin.framework == side:
+            return self.origin.function
+        if isinstance(self.function, autograd_function.JaxFunction):
+            return self.function
+        # What tj_core has converted cannot be transformed, so it is its origin that is converted here.
+        return _convert(self.function if self.origin is None else self.origin.function, side)
 
     def _refused_on_the_other_side(
         self, side: Framework, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Exception | None:
         """What the function raises, without values, in the framework it was not called in; None if it runs through."""
-        function = _origin(self.function)[0] if side == "torch" else self._carried("jax")
+        function = self.function if side == "torch" else self._carried("jax")
         leaves, treedef = core_tree.tree_flatten((args, kwargs))
         dynamic = [isinstance(leaf, _ARRAYS) for leaf in leaves]
 
@@ -122,27 +134,32 @@ def _is_foreign(error: Exception) -> bool:
     return any(isinstance(error, kind) and any(w in str(error) for w in words) for kind, words in _FOREIGN.items())
 
 
-def native_framework(function: Any) -> Framework | None:
-    """The framework of ``function``, of what it is a transform of, or of what it was before it was converted."""
+def _carried_by(function: Any) -> Carried | None:
     wrapper, carried = getattr(function, _ATTRIBUTE, (None, None))
-    if wrapper is function and carried is not None:
-        framework: Framework | None = carried.framework
-        return framework
-    return framework_of(function) if _origin(function)[1] is None else None
+    return carried if wrapper is function else None
 
 
 def _other(side: Framework) -> Framework:
     return "jax" if side == "torch" else "torch"
 
 
-def _origin(function: Any) -> tuple[Function, Framework | None]:
-    """What ``function`` was before it was converted, and of which framework; itself if it never was."""
+class Origin(NamedTuple):
+    """What a function was before it was converted, and of which framework."""
+
+    function: Function
+    framework: Framework
+
+
+def _origin_of(function: Any) -> Origin | None:
     origin = core_callables.origin_of(function)
     if origin is not None:
-        return origin.function, origin.framework
-    if isinstance(function, autograd_function.JaxFunction):
-        return function.__wrapped__, "jax"
-    return function, None
+        return Origin(origin.function, origin.framework)
+    is_jax = isinstance(function, autograd_function.JaxFunction)
+    return Origin(function.__wrapped__, "jax") if is_jax else None
+
+
+def _convert(function: Function, side: Framework) -> Function:
+    return autograd.jax_function_to_torch(function) if side == "torch" else _in_jax(function)
 
 
 def _in_jax(function: Function) -> Function:
