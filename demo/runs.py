@@ -75,8 +75,8 @@ class Pair:
 
         A loss is the mean over a batch. Whatever the order of summation, the sum of n float32 numbers of one sign is
         exact up to n roundings of 2**-24 each (N. Higham, Accuracy and Stability of Numerical Algorithms, chapter 4).
-        Rounding of the weights adds less than that while training converges; a wrong gradient, another formula or
-        another batch puts the curves thousands of times farther apart within a few steps.
+        Rounding of the weights adds less than that while training converges; an error of a thousandth in the gradients
+        puts the curves a hundred times this bound apart.
         """
         return BATCH_SIZE * FLOAT32_ROUNDOFF * max(self.twin.losses)
 
