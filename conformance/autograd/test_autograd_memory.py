@@ -1,6 +1,8 @@
 """Who owns which memory, and who may write to it when."""
 
 import gc
+import time
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -280,7 +282,58 @@ def test_a_module_does_not_keep_its_inputs_nor_parameters_that_it_left() -> None
     assert len(jax.live_arrays()) == alive + 1  # the array over the parameter
     module.double().float()
     assert len(jax.live_arrays()) == alive
+    for _ in range(100):  # a thread of JAX may let go of the memory a little later
+        if old() is None:
+            break
+        time.sleep(0.05)
     assert old() is None
+
+
+def test_64_bits_switched_between_two_calls_of_a_module() -> None:
+    before = jax.config.jax_enable_x64
+    module = tj_autograd.WrappedJaxFunction(lambda w, x: x @ w, jnp.ones((64, 64))).double()
+    x = torch.ones(64, 64, dtype=torch.float64)
+    try:
+        for enabled in (True, False, True):
+            jax.config.update("jax_enable_x64", enabled)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", subject("tj_core").PrecisionLossWarning)
+                out = module(x)
+                out.sum().backward()
+            assert out.dtype == (torch.float64 if enabled else torch.float32)
+            assert_close(out.detach(), torch.full((64, 64), 64.0), check_dtype=False)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+# ---- the public ways, where the private functions of torch are missing
+
+MISSING: dict[str, dict[str, Callable[[], bool]]] = {
+    "transforms": {"is_plain": lambda: False},
+    "saved-tensor hooks": {"saves_unwatched": lambda: False},
+    "retain_graph": {"keeps_graph": lambda: True, "saves_unwatched": lambda: False},
+    "all": {"is_plain": lambda: False, "keeps_graph": lambda: True, "saves_unwatched": lambda: False},
+}
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_without_private_functions(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, fallback in MISSING[missing].items():
+        monkeypatch.setattr(subject("tj_autograd._engine"), name, fallback)
+    x = torch.linspace(0, 1, 4).requires_grad_()
+    out = wrap(lambda x: jnp.sin(x) * x)(x).sum()
+    (gradient,) = torch.autograd.grad(out, x, create_graph=True)
+    gradient.sum().backward()
+    first, second = (
+        jax.vmap(g) for g in (jax.grad(lambda x: jnp.sin(x) * x), jax.grad(jax.grad(lambda x: jnp.sin(x) * x)))
+    )
+    assert_close(gradient.detach(), first(jnp.linspace(0, 1, 4)))
+    assert_close(x.grad, second(jnp.linspace(0, 1, 4)))
+    hidden = x * 1
+    out = wrap(lambda x: jnp.sin(x) * x)(hidden).sum()
+    hidden.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
 
 
 def test_a_graph_that_is_dropped_frees_its_tensors_at_once() -> None:

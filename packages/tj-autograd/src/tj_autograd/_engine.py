@@ -61,7 +61,7 @@ class Call:
             return to_jax(tensors)
         get = self.shared.get
         pairs = enumerate(tensors) if places is None else zip(places, tensors, strict=True)
-        return tuple([get(place, tensor) for place, tensor in pairs])
+        return tuple([get(place, tensor, self.x64) for place, tensor in pairs])
 
     def record(self, tensors: Tensors) -> Tensors:
         """:meth:`run` as one operator, for a dispatch mode to see; see :mod:`._operator`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ._arguments import Signature, Structure, split
 from ._compat import untraced, x64_enabled
@@ -90,7 +90,7 @@ def jax_function_to_torch(
     has_aux: bool = False,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
-) -> JaxFunction:
+) -> Callable[..., Any]:
     """A JAX function as a function of torch tensors, differentiable to any order and under any transform of torch.
 
     Args:
@@ -111,6 +111,7 @@ def jax_function_to_torch(
         Results keep their structure, with a torch tensor for each array; PRNG keys stay JAX arrays, and what is no
         array (None, str, Python numbers) comes as the trace left it. A result never shares memory with an argument,
         with another result or with what is saved for the backward.
+        If ``fn`` is a torch function that was converted to JAX, the torch function itself is returned.
 
     The gradient of every floating-point or complex tensor among the arguments is JAX's, in torch's convention (of a
     complex leaf it is the conjugate). A tensor changed in place between forward and backward raises torch's error.
@@ -129,4 +130,7 @@ def jax_function_to_torch(
         >>> x.grad
         tensor([2., 2., 2.])
     """
+    origin = core_callables.origin_of(fn)
+    if origin is not None and origin.framework == "torch" and not has_aux:
+        return cast(Callable[..., Any], origin.function)
     return JaxFunction(fn, has_aux, static_argnums, static_argnames)

@@ -40,12 +40,12 @@ class SharedArrays:
         self._count = count
         self._kept: dict[int, tuple[Any, jax.Array]] = {}
 
-    def get(self, place: int, tensor: torch.Tensor) -> jax.Array:
-        """The array over ``tensor``, which is the argument number ``place``."""
+    def get(self, place: int, tensor: torch.Tensor, x64: bool) -> jax.Array:
+        """The array over ``tensor``, which is the argument number ``place``; ``x64`` as JAX has it now."""
         if place >= self._count:
             array: jax.Array = core.torch_to_jax(tensor)
             return array
-        state = (id(tensor), tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        state = (x64, id(tensor), tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         kept = self._kept.get(place)
         if kept is not None and kept[0] == state:
             return kept[1]
