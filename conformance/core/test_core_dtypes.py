@@ -127,3 +127,22 @@ def test_the_table_names_every_dtype_of_both_frameworks():
     assert len(names) == len(set(names))
     assert set(dtypes.TORCH) <= set(names)
     assert set(dtypes.JAX) - {"float0"} <= set(names)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_dtype_is_a_leaf_that_becomes_the_dtype_of_the_arrays(name, x64):
+    assert t2j({"dtype": dtypes.TORCH[name]})["dtype"] == dtypes.JAX[name]
+    assert j2t(dtypes.JAX[name]) is dtypes.TORCH[name]
+    assert j2t([getattr(jnp, "bool_" if name == "bool" else name)])[0] is dtypes.TORCH[name]
+
+
+def test_a_dtype_says_what_a_tensor_would_become():
+    for wide, narrow in dtypes.NARROWED.items():
+        assert t2j(dtypes.TORCH[wide]) == dtypes.JAX[narrow]
+
+
+def test_a_dtype_without_a_counterpart_is_refused():
+    with pytest.raises(tj_core.UnsupportedDtypeError, match="complex32"):
+        t2j(torch.complex32)
+    with pytest.raises(tj_core.UnsupportedDtypeError, match="float8_e3m4"):
+        j2t(jnp.float8_e3m4)

@@ -386,3 +386,13 @@ def test_the_cache_of_traces_is_bounded(jaxify):
     for n in range(1, engine.CACHE + 20):
         assert f(jnp.ones(n)).shape == (n,)
     assert len(engine._traces) == engine.CACHE
+
+
+def test_a_result_that_the_function_has_closed_over_is_not_changed_by_later_writes(jaxify):
+    state, base = torch.zeros(16), torch.zeros(16)
+    f = jaxify.torch_function_to_jax(lambda x: (x + 1, state, base.view(4, 4)))
+    _, first, second = f(jnp.ones(16))
+    state.fill_(7.0)
+    base.fill_(7.0)
+    assert first.tolist() == [0.0] * 16
+    assert second.tolist() == [[0.0] * 4] * 4

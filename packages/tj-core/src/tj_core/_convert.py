@@ -11,6 +11,7 @@ import torch
 from ._array import array_to_tensor, convert_array
 from ._callables import jax_callable_to_torch, torch_callable_to_jax
 from ._devices import as_jax_device, as_torch_device, jax_device_of, torch_device_of
+from ._dtypes import is_jax_dtype, jax_dtype_of, torch_dtype_of
 from ._exchange import EXCHANGE
 from ._tensor import PLAIN_CLASSES, convert_tensor, plain_to_array, tensor_to_array
 from ._walk import Walk
@@ -24,7 +25,8 @@ def torch_to_jax(value: Any, /, *, device: Any = None, copy: bool | None = None)
             ``defaultdict``, namedtuple, dataclass, or a class registered as a pytree with either framework, nested in
             each other. Python scalars, strings, None, NumPy arrays, arrays and unknown objects pass through by
             identity. Structure, types, key order, None, and sharing inside the tree (one tensor met twice becomes one
-            array) survive. A ``torch.device`` becomes the JAX device of the same memory.
+            array) survive. A ``torch.device`` becomes the JAX device of the same memory, and a dtype the dtype that a
+            tensor of it becomes.
             A function becomes a function from arrays to arrays; it may be used as a decorator. A module goes to
             ``tj_jaxify.torch_module_to_jax``.
         device: where the arrays shall be: a ``jax.Device``, a ``jax.sharding.Sharding``, a ``torch.device`` or a
@@ -74,7 +76,9 @@ def torch_to_jax(value: Any, /, *, device: Any = None, copy: bool | None = None)
 def _other_to_jax(convert: Any, leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         return convert(leaf)
-    return jax_device_of(leaf) if isinstance(leaf, torch.device) else leaf
+    if isinstance(leaf, torch.device):
+        return jax_device_of(leaf)
+    return jax_dtype_of(leaf) if isinstance(leaf, torch.dtype) else leaf
 
 
 def jax_to_torch(value: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -85,7 +89,7 @@ def jax_to_torch(value: Any, /, *, device: Any = None, copy: bool | None = None)
             ``defaultdict``, namedtuple, dataclass, or a class registered as a pytree with either framework, nested in
             each other. Python scalars, strings, None, NumPy arrays, tensors and unknown objects pass through by
             identity. Structure, types, key order, None, and sharing inside the tree survive. A JAX device becomes the
-            ``torch.device`` of the same memory.
+            ``torch.device`` of the same memory, and a dtype the dtype of the same name.
             A function becomes a function from tensors to tensors; it may be used as a decorator. Its outputs carry no
             gradient: backward through them raises :class:`GradientError` (``tj_autograd.jax_function_to_torch``
             converts functions with their derivatives). A Flax module goes to ``tj_flax.flax_to_torch``.
@@ -128,4 +132,6 @@ def jax_to_torch(value: Any, /, *, device: Any = None, copy: bool | None = None)
 def _other_to_torch(convert: Any, leaf: Any) -> Any:
     if isinstance(leaf, jax.Array):
         return convert(leaf)
-    return torch_device_of(leaf) if isinstance(leaf, jax.Device) else leaf
+    if isinstance(leaf, jax.Device):
+        return torch_device_of(leaf)
+    return torch_dtype_of(leaf) if is_jax_dtype(leaf) else leaf

@@ -6,11 +6,13 @@ written down here but tried, once per dtype, by :mod:`._exchange`.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 import torch
+
+from ._errors import UnsupportedDtypeError
 
 Passage = Literal["share", "narrow", "bits", "refuse"]
 
@@ -90,6 +92,32 @@ JAX_TO_TORCH: dict[np.dtype[np.generic], torch.dtype] = {n: d for d, n in TORCH_
 WIDE: dict[torch.dtype, torch.dtype] = {
     d: getattr(torch, row.narrowed) for d, row in ROW_OF_TORCH.items() if row.narrowed is not None
 }
+
+
+def is_jax_dtype(value: Any) -> bool:
+    """Whether this is a dtype as JAX writes it: ``jnp.float32`` or ``array.dtype``."""
+    return isinstance(value, np.dtype | type(jax.numpy.float32))
+
+
+def jax_dtype_of(dtype: torch.dtype) -> np.dtype[np.generic]:
+    """The dtype of the array that a tensor of this dtype becomes."""
+    if dtype not in TORCH_TO_JAX:
+        raise UnsupportedDtypeError(f"value: {dtype} has no counterpart in JAX: {reason_refused(_name(dtype))}")
+    wide = dtype in WIDE and not jax.config.read("jax_enable_x64")
+    return TORCH_TO_JAX[WIDE[dtype] if wide else dtype]
+
+
+def torch_dtype_of(dtype: Any) -> torch.dtype:
+    """The dtype of the tensor that an array of this dtype becomes."""
+    found = JAX_TO_TORCH.get(np.dtype(dtype))
+    if found is None:
+        name = np.dtype(dtype).name
+        raise UnsupportedDtypeError(f"value: {name} has no counterpart in torch: {reason_refused(name)}")
+    return found
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def reason_refused(name: str) -> str:

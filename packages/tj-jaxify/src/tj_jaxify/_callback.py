@@ -21,6 +21,7 @@ from jax.interpreters import mlir
 from torch import Tensor
 
 from ._core import core
+from ._errors import BackendError
 from ._memory import borrowed, from_numpy, to_numpy
 from ._modes import own_modes
 from ._program import Program
@@ -57,7 +58,8 @@ def run_eagerly(primitive: Primitive, args: Sequence[Any], program: Program) -> 
     arrays = [jax.numpy.asarray(arg) for arg in args]
     with own_modes():
         operands = [core.jax_to_torch(array) for array in arrays]
-        return [core.torch_to_jax(out) for out in _unaliased(execute(program, operands), operands)]
+        held = [*operands, *program.call.closed_over]
+        return [core.torch_to_jax(out) for out in _unaliased(execute(program, operands), held)]
 
 
 @cache
@@ -70,9 +72,9 @@ def _compiled(primitive: Primitive, program: Program) -> Callable[..., list[Any]
     return jax.jit(partial(primitive.bind, program=program))
 
 
-def _unaliased(outs: list[Tensor], operands: Sequence[Tensor]) -> list[Tensor]:
-    """Copies of those results that share memory with an operand or with an earlier result."""
-    seen = {t.untyped_storage().data_ptr() for t in operands}
+def _unaliased(outs: list[Tensor], held: Sequence[Tensor]) -> list[Tensor]:
+    """Copies of those results that share memory with a tensor that is ``held``, or with an earlier result."""
+    seen = {t.untyped_storage().data_ptr() for t in held}
     return [_claim(out, seen) for out in outs]
 
 
@@ -89,6 +91,11 @@ def _claim(out: Tensor, seen: set[int]) -> Tensor:
 
 def call_from_xla(ctx: mlir.LoweringRuleContext, *operands: Any, program: Program) -> Any:
     """The lowering: a callback that works on XLA's buffers, or on NumPy's views and copies of them."""
+    if program.call.calls_jax:
+        raise BackendError(
+            f"{program.call.name}: a wrapped JAX function is called in it, which would run JAX inside a callback of a "
+            "compiled program and may never end; call it outside of jit, grad and scan, or call the JAX function itself"
+        )
     platforms = ctx.module_context.platforms
     on_buffers = buffer_callback()
     if tuple(platforms) == ("cpu",) and on_buffers is not None:

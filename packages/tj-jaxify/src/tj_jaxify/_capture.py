@@ -59,6 +59,8 @@ class Observed:
     """Operators that drew from torch's generator."""
     pushes: bool = True
     """Whether torch's forward mode can be trusted with every operator met."""
+    calls_jax: bool = False
+    """Whether a JAX function wrapped by tj_autograd was called."""
     branches: int = 0
     """How often Python asked for the value of a tensor."""
     written: set[int] = field(default_factory=set)
@@ -85,6 +87,8 @@ class _Observer(TorchDispatchMode):
             with _disable_current_modes():
                 return func(*args)
         args, kwargs = tree_map_only(Tensor, self._fake, (args, kwargs or {}))
+        # tj_autograd's operator, in a package that may be vendored under any name.
+        self.observed.calls_jax |= func._schema.name.endswith("tj_autograd::call")
         self.observed.pushes &= func._schema.name not in _WRONG_PUSHFORWARD
         if self._draws(func, args, kwargs):
             self.observed.random.append(str(func))

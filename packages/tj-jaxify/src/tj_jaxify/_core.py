@@ -27,9 +27,11 @@ def _sibling(name: str, distribution: str) -> ModuleType:
 
 if TYPE_CHECKING:
     import tj_core as core
+    from tj_core import _callables as core_callables
     from tj_core import _tree as core_tree
 else:
     core = _sibling("tj_core", "tj-core")
+    core_callables = importlib.import_module(core.__name__ + "._callables")
     core_tree = importlib.import_module(core.__name__ + "._tree")
 
-__all__ = ["core", "core_tree"]
+__all__ = ["core", "core_callables", "core_tree"]

@@ -12,9 +12,10 @@ import jax
 import numpy as np
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ._capture import Observed, observe
-from ._core import core, core_tree
+from ._core import core, core_callables, core_tree
 from ._errors import BackendError, DataDependenceError, RandomnessError, StateError
 from ._primitive import torch_call_p
 from ._program import Call
@@ -173,6 +174,8 @@ class Jaxified:
             written=frozenset(range(len(ins))) if observed.branches else frozenset(observed.written),
             seed=seed,
             branches=observed.branches > 0,
+            calls_jax=observed.calls_jax,
+            closed_over=(*observed.read.values(), *(x for x in leaves if _is_real(x))),
             pushes=[observed.pushes],
         )
         return Traced(call, tree, flat.outs, observed)
@@ -201,6 +204,11 @@ class Jaxified:
                 "or pass the random values as an argument"
             )
         return position
+
+
+def _is_real(value: Any) -> bool:
+    """Whether a result of the run on fake tensors is a tensor that the function has closed over."""
+    return isinstance(value, Tensor) and not isinstance(value, FakeTensor)
 
 
 class _Flat:
@@ -267,7 +275,8 @@ def torch_function_to_jax(fn: Callable[..., Any], *, backend: Backend = "auto") 
     While ``jax_enable_x64`` is off an int32 array stands for torch's int64. Operands that ``fn`` edits in place are
     copied for it; JAX arrays never change. Tensors that ``fn`` closes over are constants without a gradient.
 
-    Gradients are those of torch, in JAX's convention where they are complex.
+    Gradients are those of torch, in JAX's convention where they are complex. If ``fn`` is a JAX function that was
+    converted to torch, the JAX function itself is returned.
 
     Raises ``BackendError`` for ``backend="xla"``; ``RandomnessError`` if ``fn`` draws random numbers; ``StateError`` if
     it writes to a tensor that it closes over; ``DataDependenceError`` if a shape depends on values.
@@ -278,6 +287,9 @@ def torch_function_to_jax(fn: Callable[..., Any], *, backend: Backend = "auto") 
     2.0
     """
     check_backend(backend)
+    origin = core_callables.origin_of(fn)
+    if origin is not None and origin.framework == "jax":
+        return cast(Callable[..., Any], origin.function)
     if isinstance(fn, torch.nn.Module):
         raise core.UnsupportedKindError("fn: this is an nn.Module; use torch_module_to_jax, which gives its parameters")
     if not callable(fn):
@@ -289,4 +301,4 @@ def torch_function_to_jax(fn: Callable[..., Any], *, backend: Backend = "auto") 
     def jax_function(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs)
 
-    return cast(Callable[..., Any], jax_function)
+    return core_callables.mark_origin(cast(Callable[..., Any], jax_function), fn, "torch")

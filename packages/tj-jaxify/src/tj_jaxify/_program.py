@@ -69,6 +69,10 @@ class Call:
     """The operand that holds the seed, for a function that draws random numbers; the function does not see it."""
     branches: bool = False
     """Whether Python branches on values, so that no two lanes need to go the same way."""
+    closed_over: tuple[Tensor, ...] = field(default=(), repr=False)
+    """Tensors that it reads beside its operands, and may return."""
+    calls_jax: bool = False
+    """Whether it calls a wrapped JAX function, which must not happen in a callback: see NOTE(deadlock)."""
     pushes: list[bool] = field(default_factory=lambda: [True], repr=False)
     """One element: whether to use torch's forward mode; False once it has failed."""
     _batches: dict[tuple[bool, ...], bool] = field(default_factory=dict, repr=False)
