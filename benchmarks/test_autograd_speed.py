@@ -65,8 +65,8 @@ def _train(model: torch.nn.Module, x: torch.Tensor, cotangent: torch.Tensor, par
 @pytest.mark.parametrize("case", forward)
 def test_floor_jitted_vjp(case, benchmark):
     params, x = _arrays(case)
-    vjp = jax.jit(lambda p: jax.vjp(lambda p: mlp(p, x), p))
-    benchmark(lambda: jax.block_until_ready(vjp(params)[0]))
+    vjp = jax.jit(lambda p, x: jax.vjp(lambda p: mlp(p, x), p))
+    benchmark(lambda: jax.block_until_ready(vjp(params, x)[0]))
 
 
 @pytest.mark.parametrize("case", forward)
@@ -92,11 +92,11 @@ def test_torch(case, benchmark):
 @pytest.mark.parametrize("case", both)
 def test_floor_jitted_vjp_and_pullback(case, benchmark):
     params, x = _arrays(case)
-    vjp, pull = jax.jit(lambda p: jax.vjp(lambda p: mlp(p, x), p)), jax.jit(lambda pullback, ct: pullback(ct))
+    vjp, pull = jax.jit(lambda p, x: jax.vjp(lambda p: mlp(p, x), p)), jax.jit(lambda pullback, ct: pullback(ct))
     cotangent = jnp.ones((case.batch, case.sizes[-1]))
 
     def step() -> None:
-        out, pullback = vjp(params)
+        out, pullback = vjp(params, x)
         jax.block_until_ready((out, pull(pullback, cotangent)))
 
     benchmark(step)
@@ -105,8 +105,8 @@ def test_floor_jitted_vjp_and_pullback(case, benchmark):
 @pytest.mark.parametrize("case", both)
 def test_jax_value_and_grad(case, benchmark):
     params, x = _arrays(case)
-    step = jax.jit(jax.value_and_grad(lambda p: mlp(p, x).sum()))
-    benchmark(lambda: jax.block_until_ready(step(params)))
+    step = jax.jit(jax.value_and_grad(lambda p, x: mlp(p, x).sum()))
+    benchmark(lambda: jax.block_until_ready(step(params, x)))
 
 
 @pytest.mark.parametrize("case", both)
