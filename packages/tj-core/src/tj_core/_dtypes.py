@@ -102,7 +102,7 @@ def is_jax_dtype(value: Any) -> bool:
 def jax_dtype_of(dtype: torch.dtype) -> np.dtype[np.generic]:
     """The dtype of the array that a tensor of this dtype becomes."""
     if dtype not in TORCH_TO_JAX:
-        raise UnsupportedDtypeError(f"value: {dtype} has no counterpart in JAX: {reason_refused(_name(dtype))}")
+        raise UnsupportedDtypeError(f"value: {dtype} has no counterpart in JAX: {reason_refused(name_of(dtype))}")
     wide = dtype in WIDE and not jax.config.read("jax_enable_x64")
     return TORCH_TO_JAX[WIDE[dtype] if wide else dtype]
 
@@ -116,7 +116,8 @@ def torch_dtype_of(dtype: Any) -> torch.dtype:
     return found
 
 
-def _name(dtype: torch.dtype) -> str:
+def name_of(dtype: torch.dtype) -> str:
+    """Its name in the table."""
     return str(dtype).removeprefix("torch.")
 
 

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ._cuda import import_cuda
 from ._devices import as_jax_device, jax_device_of
-from ._dtypes import ROW_OF_TORCH, TORCH_TO_JAX, WIDE, reason_refused
+from ._dtypes import ROW_OF_TORCH, TORCH_TO_JAX, WIDE, name_of, reason_refused
 from ._errors import PrecisionLossWarning, SharingError, UnsupportedDtypeError, ValueRangeError
 from ._exchange import EXCHANGE
 from ._kinds import cannot_share, refused_tensor
@@ -88,8 +88,7 @@ def convert_tensor(tensor: torch.Tensor, device: Any, copy: bool | None) -> jax.
 
 def _convert(plain: torch.Tensor, device: Any, copy: bool | None) -> jax.Array:
     target = jax_device_of(plain.device) if device is None else as_jax_device(device)
-    row = ROW_OF_TORCH.get(plain.dtype)
-    if plain.dtype not in TORCH_TO_JAX or row is None:
+    if plain.dtype not in TORCH_TO_JAX:
         raise _refused_dtype(plain.dtype)
     if plain.dtype in WIDE and not jax.config.read("jax_enable_x64"):
         if copy is False:
@@ -105,9 +104,8 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _refused_dtype(dtype: torch.dtype) -> UnsupportedDtypeError:
-    name = str(dtype).removeprefix("torch.")
     return UnsupportedDtypeError(
-        f"value: a tensor of dtype {dtype} cannot become a JAX array: {reason_refused(name)}; "
+        f"value: a tensor of dtype {dtype} cannot become a JAX array: {reason_refused(name_of(dtype))}; "
         "convert it with .to() first"
     )
 
