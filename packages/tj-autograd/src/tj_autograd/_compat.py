@@ -50,6 +50,13 @@ def untraced(fn: F) -> F:
     return outside  # type: ignore[return-value]
 
 
+def constant(fn: F) -> F:
+    """``torch.compiler.assume_constant_result(fn)``, without importing the compiler: what it returns while the compiler
+    reads its caller is part of the program. A compiler that does not know the mark reads ``fn`` or breaks the graph."""
+    fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return fn
+
+
 def _never() -> bool:
     return False
 

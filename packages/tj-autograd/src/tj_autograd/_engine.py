@@ -32,7 +32,7 @@ from ._compat import (
 from ._core import core
 from ._flat import Flat
 from ._legacy import Peeled, is_batched, over_batch
-from ._operator import Callee, handle_of, operator
+from ._operator import Callee, handle_of, operator, outputs_of
 from ._outputs import Arrays, Constants, Mask, Outputs
 from ._reverse import Plan
 from ._sharing import SharedArrays, Tensors, to_jax, to_torch
@@ -65,10 +65,10 @@ class Call:
 
     def record(self, tensors: Tensors) -> Tensors:
         """:meth:`run` as one operator, for a dispatch mode to see; see :mod:`._operator`."""
-        callee = Callee(self.flat, self.constants, self.x64)
-        out = callee.shapes(tensors)
+        handle = handle_of(Callee(self.flat, self.constants, self.x64))
+        out, _ = outputs_of(handle, tensors)
         self.meta, self.smooth, self.total = out.meta, len(out.smooth), len(out.smooth) + len(out.rest)
-        return tuple(operator(_execute)(handle_of(callee), list(tensors)))
+        return tuple(operator(_execute)(handle, list(tensors)))
 
     def take(self, out: Outputs) -> Tensors:
         """The outputs as tensors; the rest of ``out`` is kept here."""

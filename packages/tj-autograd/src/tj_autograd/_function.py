@@ -7,15 +7,18 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
+import torch
+
 from ._arguments import Signature, Structure, split
 from ._compat import untraced, x64_enabled
+from ._compiled import Rebuild, in_graph, name_of
 from ._core import core_callables
 from ._engine import Call, apply
 from ._flat import Flat
 from ._outputs import CACHE_SIZE, Arrays, Constants, Outputs
 from ._pickling import Portable, is_named
 from ._results import collect
-from ._sharing import SharedArrays
+from ._sharing import SharedArrays, Tensors
 
 
 class JaxFunction:
@@ -40,6 +43,7 @@ class JaxFunction:
         self._signature = Signature(fn, static_argnums, static_argnames)
         core_callables.mark_origin(self, fn, "jax")  # so that tj_core.torch_to_jax gives fn back
         self._flat = functools.lru_cache(CACHE_SIZE)(self._make_flat)
+        self._in_graph = name_of(self)
 
     def _make_flat(self, structure: Structure) -> Flat:
         fn, has_aux = self._fn, self._has_aux
@@ -50,16 +54,34 @@ class JaxFunction:
 
         return Flat(body, scalar=self._scalar)
 
-    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return in_graph(self._in_graph, self._outside, args, kwargs)
+        return self.call(None, args, kwargs)
+
+    @untraced
+    def _outside(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(None, args, kwargs)
 
     def call(self, shared: SharedArrays | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call it; ``shared`` holds the arrays of an owner whose tensors come first in each call."""
-        structure, tensors, constants = split(self._signature, args, kwargs)
-        call = Call(self._flat(structure), constants, x64_enabled(), shared)
+        call, tensors = self._prepare(shared, args, kwargs)
         out = apply(call, tensors)
         return call.meta.rebuild(out, call.opaque)
+
+    def flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
+        """See :class:`._compiled.Owner`."""
+        call, tensors = self._prepare(None, args, kwargs)
+        if not tensors:  # nothing that the compiler could trace
+            return (), tuple
+        out = apply(call, tensors)
+        return out, lambda leaves: call.meta.rebuild(leaves, call.opaque)
+
+    def _prepare(
+        self, shared: SharedArrays | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Call, Tensors]:
+        structure, tensors, constants = split(self._signature, args, kwargs)
+        return Call(self._flat(structure), constants, x64_enabled(), shared), tensors
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from ._compat import untraced
+from ._compiled import Rebuild, in_graph, name_of
 from ._core import core
 from ._function import JaxFunction
 from ._names import ROOT, Path, named_leaves
 from ._pickling import Portable
-from ._sharing import SharedArrays
+from ._sharing import SharedArrays, Tensors
 
 
 class _Over:
@@ -120,7 +121,9 @@ class WrappedJaxFunction(torch.nn.Module):
                 tensors[id(leaf)] = tensor
             place(self, path, tensor)
             self._leaves.append((path, None))
-        self._shared = SharedArrays(sum(path is not None for path, _ in self._leaves))
+        self._paths = [path for path, _ in self._leaves if path is not None]
+        self._shared = SharedArrays(len(self._paths))
+        self._in_graph = name_of(self)
 
     @property
     def jax_function(self) -> Callable[..., Any]:
@@ -134,10 +137,29 @@ class WrappedJaxFunction(torch.nn.Module):
         """Whether the function returns ``(out, aux)``."""
         return self._function.has_aux
 
-    @untraced
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            tensors = tuple([find(self, path) for path in self._paths])
+            return in_graph(self._in_graph, self._outside, (tensors, *args), kwargs)
         leaves = tuple([fixed if path is None else find(self, path) for path, fixed in self._leaves])
         return self._function.call(self._shared, (leaves, *args), kwargs)
+
+    @untraced
+    def _outside(self, tensors: Tensors, *args: Any, **kwargs: Any) -> Any:
+        return self._function.call(self._shared, (self._with_fixed(tensors), *args), kwargs)
+
+    def flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
+        """See :class:`._compiled.Owner`; the first argument holds the leaves that are tensors."""
+        return self._function.flat_call((self._with_fixed(args[0]), *args[1:]), kwargs)
+
+    def _with_fixed(self, tensors: Tensors) -> tuple[Any, ...]:
+        """All leaves of the parameters, given those that are tensors."""
+        left = iter(tensors)
+        return tuple([fixed if path is None else next(left) for path, fixed in self._leaves])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._in_graph = name_of(self)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._shared.clear()  # the parameters may move, and their old memory be needed
@@ -152,7 +174,7 @@ class WrappedJaxFunction(torch.nn.Module):
 
     def _rename_positional(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Give positional names, if that is what the checkpoint has, the names of the paths."""
-        names = [prefix + ".".join(path) for path, _ in self._leaves if path is not None]
+        names = [prefix + ".".join(path) for path in self._paths]
         positions = [f"{prefix}{ROOT}.{i}" for i in range(len(names))]
         mine = {key for key in state_dict if key.startswith(prefix)}
         if mine == set(positions) and mine != set(names):

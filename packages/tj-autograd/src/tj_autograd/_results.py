@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ class Meta(NamedTuple):
     kinds: str
     statics: tuple[Any, ...]
 
-    def rebuild(self, tensors: tuple[Any, ...], opaque: Iterable[Any]) -> Any:
+    def rebuild(self, tensors: Sequence[Any], opaque: Iterable[Any]) -> Any:
         """The caller's result; ``tensors`` are the smooth ones, then the rest."""
         count = self.kinds.count(SMOOTH)
         feeds = {
