@@ -57,6 +57,11 @@ def constant(fn: F) -> F:
     return fn
 
 
+# Older compilers lower a graph through autograd Functions with tensors of their own, whose attributes Python's garbage
+# collector may clear while they are in use (pytorch/pytorch#136358). Seen with 2.8; 2.13 is the next that is tested.
+COMPILES_FUNCTIONS: bool = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+
+
 def _never() -> bool:
     return False
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from ._compat import constant, untraced
+from ._compat import COMPILES_FUNCTIONS, constant, untraced
 from ._core import core
 from ._sharing import Tensors
 
@@ -51,6 +51,8 @@ def name_of(owner: Owner) -> str:
 
 def in_graph(name: str, outside: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call of the owner called ``name``; this the compiler reads. ``outside`` is the call that breaks the graph."""
+    if not COMPILES_FUNCTIONS:
+        return outside(*args, **kwargs)
     _allow()
     tensors = step(name, args, kwargs)
     layout = _layout()
