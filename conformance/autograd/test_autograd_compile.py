@@ -338,7 +338,8 @@ def test_an_error_of_the_function_names_itself() -> None:
         torch.compile(lambda x: g(x), backend="aot_eager", fullgraph=True)(X)
 
 
-@pytest.mark.parametrize("strict", [False, pytest.param(True, marks=fullgraph)])
+@fullgraph
+@pytest.mark.parametrize("strict", [False, True])
 def test_export(strict: bool) -> None:
     """One operator, any batch, and gradients of the second order too."""
     module = tj_autograd.WrappedJaxFunction(keyed, PARAMS)

@@ -57,9 +57,10 @@ def constant(fn: F) -> F:
     return fn
 
 
-# Older compilers lower a graph through autograd Functions with tensors of their own, whose attributes Python's garbage
-# collector may clear while they are in use (pytorch/pytorch#136358). Seen with 2.8; 2.13 is the next that is tested.
-COMPILES_FUNCTIONS: bool = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
+# Older versions of torch record through tensors of their own, whose attributes Python's garbage collector may clear
+# while they are in use (pytorch/pytorch#136358). Seen with 2.8 where a graph is compiled, or JAX traces for symbolic sizes in
+# the middle of a recording; 2.13 is the next that is tested.
+COMPILES_CALLS = RECORDS_SIZES = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 
 def _never() -> bool:

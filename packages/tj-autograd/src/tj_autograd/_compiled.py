@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from ._compat import COMPILES_FUNCTIONS, constant, untraced
+from ._compat import COMPILES_CALLS, constant, untraced
 from ._core import core
 from ._sharing import Tensors
 
@@ -51,7 +51,7 @@ def name_of(owner: Owner) -> str:
 
 def in_graph(name: str, outside: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call of the owner called ``name``; this the compiler reads. ``outside`` is the call that breaks the graph."""
-    if not COMPILES_FUNCTIONS:
+    if not COMPILES_CALLS:
         return outside(*args, **kwargs)
     _allow()
     tensors = step(name, args, kwargs)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import torch
 
-from ._compat import enable_x64
+from ._compat import RECORDS_SIZES, enable_x64
 from ._core import core
 from ._flat import Flat
 from ._outputs import CACHE_SIZE, Constants, Outputs
@@ -102,7 +102,7 @@ def _traced_for_any_size(handle: int, pattern: Pattern) -> Outputs | None:
 def outputs_of(handle: int, tensors: Tensors) -> tuple[Outputs, Sizes]:
     """What the function returns for tensors like these, and the sizes that symbols in the shapes stand for."""
     pattern, sizes = pattern_of(tensors)
-    out = _traced_for_any_size(handle, pattern) if sizes else None
+    out = _traced_for_any_size(handle, pattern) if sizes and RECORDS_SIZES else None
     return (_traced(handle, fixed(pattern, sizes)), {}) if out is None else (out, sizes)
 
 
