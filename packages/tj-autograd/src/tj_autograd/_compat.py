@@ -58,8 +58,8 @@ def constant(fn: F) -> F:
 
 
 # Older versions of torch record through tensors of their own, whose attributes Python's garbage collector may clear
-# while they are in use (pytorch/pytorch#136358). Seen with 2.8 where a graph is compiled, or JAX traces for symbolic sizes in
-# the middle of a recording; 2.13 is the next that is tested.
+# while they are in use (pytorch/pytorch#136358). Seen with 2.8 where a graph is compiled, or JAX traces for symbolic
+# sizes in the middle of a recording; 2.13 is the next that is tested.
 COMPILES_CALLS = RECORDS_SIZES = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 
