@@ -38,9 +38,10 @@ class Walk:
     def _visit(self, value: Any) -> Any:
         cls = type(value)
         if cls in self._classes:
-            result = self._memo.get(id(value))
+            key = id(value)
+            result = self._memo.get(key)
             if result is None:
-                result = self._memo[id(value)] = self._convert(value)
+                result = self._memo[key] = self._convert(value)
             return result
         visit = self._visit
         if cls is dict:
