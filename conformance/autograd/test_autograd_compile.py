@@ -27,7 +27,7 @@ pytestmark = [
 
 # Where the graph breaks at the call, as the README says, there is no full graph to test.
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
-fullgraph = pytest.mark.skipif(RELEASE < (2, 13), reason="torch loses tensors' attributes: pytorch/pytorch#136358")
+fullgraph = pytest.mark.skipif(RELEASE < (2, 13), reason="not offered before torch 2.13: see the README's limits")
 
 
 @pytest.fixture(autouse=True)

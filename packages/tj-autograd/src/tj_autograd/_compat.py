@@ -57,9 +57,9 @@ def constant(fn: F) -> F:
     return fn
 
 
-# Older versions of torch record through tensors of their own, whose attributes Python's garbage collector may clear
-# while they are in use (pytorch/pytorch#136358). Seen with 2.8 where a graph is compiled, or JAX traces for symbolic
-# sizes in the middle of a recording; 2.13 is the next that is tested.
+# With torch 2.8, compiling a graph with a call in it, or JAX tracing for symbolic sizes in the middle of a recording,
+# fails now and then: "'FunctionalTensor' object has no attribute 'elem'", perhaps by pytorch/pytorch#136358. So it is
+# not offered there; 2.13 is the next version that is tested.
 COMPILES_CALLS = RECORDS_SIZES = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 13)
 
 

@@ -33,7 +33,7 @@ _VALUES = (type(None), bool, int, float, complex, str)
 class Owner(Protocol):
     """What calls a JAX function: a wrapped function or a module."""
 
-    def flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
+    def _flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
         """The tensors of the result, and what puts the result together from as many leaves; no tensors, no result."""
 
 
@@ -77,7 +77,7 @@ def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensors:
     _state.layout = None
     owner: Owner = _owners[name]
     try:
-        tensors, rebuild = owner.flat_call(_specialised(args), _specialised(kwargs))
+        tensors, rebuild = owner._flat_call(_specialised(args), _specialised(kwargs))
     except core.UnsupportedKindError:  # outside of the graph it works, or raises this again
         return ()
     if tensors:

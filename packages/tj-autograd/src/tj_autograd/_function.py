@@ -69,7 +69,7 @@ class JaxFunction:
         out = apply(call, tensors)
         return call.meta.rebuild(out, call.opaque)
 
-    def flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
+    def _flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
         """See :class:`._compiled.Owner`."""
         call, tensors = self._prepare(None, args, kwargs)
         if not tensors:  # nothing that the compiler could trace

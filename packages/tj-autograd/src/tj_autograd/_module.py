@@ -148,9 +148,9 @@ class WrappedJaxFunction(torch.nn.Module):
     def _outside(self, tensors: Tensors, *args: Any, **kwargs: Any) -> Any:
         return self._function.call(self._shared, (self._with_fixed(tensors), *args), kwargs)
 
-    def flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
+    def _flat_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensors, Rebuild]:
         """See :class:`._compiled.Owner`; the first argument holds the leaves that are tensors."""
-        return self._function.flat_call((self._with_fixed(args[0]), *args[1:]), kwargs)
+        return self._function._flat_call((self._with_fixed(args[0]), *args[1:]), kwargs)
 
     def _with_fixed(self, tensors: Tensors) -> tuple[Any, ...]:
         """All leaves of the parameters, given those that are tensors."""
