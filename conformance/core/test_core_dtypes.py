@@ -38,10 +38,12 @@ def test_a_dtype_that_jax_lacks_is_refused_by_name(name, x64):
 
 @pytest.mark.parametrize("name", sorted(set(dtypes.JAX) - set(BOTH) - {"float0"}))
 def test_a_dtype_that_torch_lacks_is_refused_by_name(name, x64):
+    with pytest.raises(tj_core.UnsupportedDtypeError, match=name):
+        j2t(dtypes.JAX[name])
     try:
         array = jnp.zeros(4, dtype=dtypes.JAX[name])
-    except Exception as error:
-        pytest.skip(f"this JAX cannot make an array of {name}: {type(error).__name__}")
+    except jax.errors.JaxRuntimeError:
+        return  # XLA has no arrays of it (float6 in jax 0.10): the dtype alone can be met, and was refused
     with pytest.raises(tj_core.UnsupportedDtypeError, match=str(array.dtype)) as caught:
         j2t(array)
     assert isinstance(caught.value, TypeError)
